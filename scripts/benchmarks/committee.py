@@ -1,10 +1,13 @@
-"""The committee: gas by receipts of a real EVM, whether challenges can be told from users' orders, and what credits
-make of cheats (`indistinguishable`, `ratings`)."""
+"""The committee: gas by receipts of a real EVM, what verifying a machine's quote takes, whether challenges can be told
+from users' orders and how long a member's own corpus lasts, and what credits make of cheats (`confidential`,
+`indistinguishable`, `own_corpora`, `ratings`). It takes half an hour of processor time, and as long again when it
+writes the texts that are scored, once."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from support.reputation_stage import ReputationStage, reputation_stage
@@ -28,11 +31,12 @@ RATERS, RATED, EPOCH_BLOCKS, BOND = 7, 50, 20, 10**15
 CREDIT = 947_000_000
 
 
-def measure() -> list[Figure]:
-    """Gas, then pairs told apart, then scores."""
-    from benchmarks import indistinguishable, ratings
+def measure() -> Iterator[Figure]:
+    """Gas, quotes, scores, pairs told apart: what takes longest comes last."""
+    from benchmarks import confidential, indistinguishable, own_corpora, ratings
 
-    return [*measure_gas(), *indistinguishable.measure(), *ratings.measure()]
+    for part in (measure_gas, confidential.measure, ratings.measure, indistinguishable.measure, own_corpora.measure):
+        yield from part()
 
 
 def measure_gas() -> list[Figure]:
@@ -81,7 +85,14 @@ async def _epochs(rpc: str, payer: Key) -> list[Figure]:
     ratio = RATED * one / many
     note = f"{many / RATED:,.0f} a node; {ratio:.1f} times below {RATED} updates of one node, {one:,} each"
     return [
-        Figure(f"gas of an epoch of {RATED} nodes, {RATERS} members", many, "gas", reach=RATED * one / 10, note=note),
+        Figure(
+            f"gas of an epoch of {RATED} nodes, {RATERS} members",
+            many,
+            "gas",
+            paper=RATED * one,
+            reach=RATED * one / 10,
+            note=note,
+        ),
         Figure(f"gas of an epoch of one node, {RATERS} members", one, "gas"),
     ]
 

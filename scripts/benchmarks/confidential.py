@@ -44,7 +44,7 @@ def _tdx() -> Figure:
     now = int(datetime.fromisoformat(issued).timestamp()) + 86_400
     took = median_milliseconds(lambda: verify_tdx(quote, collateral, now))
     note = f"recorded: {len(quote)} bytes, collateral {len(collateral)}"
-    return Figure("TDX quote with collateral", took, "ms", reach=REACH, note=note)
+    return Figure("quote verification: TDX quote with collateral", took, "ms", reach=REACH, note=note)
 
 
 def _snp_recorded() -> Figure:
@@ -59,7 +59,13 @@ def _snp_recorded() -> Figure:
             verify_snp(report, endorsements, _AT, VENDORS.amd, {"Milan": FIRMWARE})
 
     took = median_milliseconds(verified)
-    return Figure("SEV-SNP report and chain", took, "ms", reach=REACH, note="recorded; without the list of revoked")
+    return Figure(
+        "quote verification: SEV-SNP report and chain",
+        took,
+        "ms",
+        reach=REACH,
+        note="recorded; without the list of revoked",
+    )
 
 
 def _snp_whole() -> Figure:
@@ -68,11 +74,13 @@ def _snp_whole() -> Figure:
     evidence = machine.evidence_of(binding)
     took = median_milliseconds(lambda: verify(evidence, binding, policy, now))
     size = len(msgspec.msgpack.encode(evidence))
-    return Figure("SEV-SNP evidence, whole", took, "ms", reach=REACH, note=f"made up, RSA 2048; {size} bytes")
+    return Figure(
+        "quote verification: SEV-SNP evidence, whole", took, "ms", reach=REACH, note=f"made up, RSA 2048; {size} bytes"
+    )
 
 
 def _device() -> Figure:
     report = bytes.fromhex((DATA / "hopper_report.hex").read_text())
     certificates = (DATA / "hopper_certificates.pem").read_bytes()
     took = median_milliseconds(lambda: verify_device(report, certificates, _AT, VENDORS.nvidia))
-    return Figure("NVIDIA report", took, "ms", reach=REACH, note="recorded, H100")
+    return Figure("quote verification: NVIDIA report", took, "ms", reach=REACH, note="recorded, H100")

@@ -26,8 +26,9 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Our value over the paper's."""
-        return None if not self.paper else self.value / self.paper
+        """Our value over the paper's, or over what we set out to reach where no other is known."""
+        known = self.reach if self.paper is None else self.paper
+        return self.value / known if known else None
 
 
 def median_milliseconds(action: Callable[[], object], repeats: int = 200, warm_up: int = 10) -> float:

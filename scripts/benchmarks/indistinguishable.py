@@ -21,7 +21,7 @@ import bisect
 import math
 import random
 import zlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from troth.committee.prompts import TOKEN_CHARACTERS, prompts_of
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 
-NODES, MEMBERS, PROMPTS, ATTEMPTS, TOKENS, EPOCHS = 50, 7, 4, 6, 2048, 6
+NODES, PROMPTS, ATTEMPTS, TOKENS, EPOCHS = 50, 4, 6, 2048, 6
 """What troth committee start takes without being told otherwise; epochs that are measured."""
 ASKING = 1 - 120 / 1800
 PROMPT_PRICE, WRITTEN_PRICE = 0.8, 1.6
@@ -47,10 +47,11 @@ PROMPT_PRICE, WRITTEN_PRICE = 0.8, 1.6
 DRAWS, RUNS = 8, 4
 ALIKE, HASHED = 0.05, 512
 """By which part two lengths may differ; places of hashed groups."""
-REACH = 52.0
+CHANCE, REACH = 50.0, 52.0
 LATER, LIST, SECRETS = (1, 10, 40), 200, 4
 """Lists that are looked at, the prompts of each from half of the corpus, and secrets of which each member writes all of
 them."""
+MEMBERS = [address_from_bytes(bytes([1 + number]) * 20) for number in range(7)]
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
@@ -72,9 +73,11 @@ class SeenOrder:
         return math.log(self.prompt), math.log(self.most), math.log(cost), self.phase, math.log(self.gap + 1e-6)
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """Per cent of pairs by length, timing and pay, and by texts."""
-    return [_plain(), *_texts(), *_later()]
+    yield _plain()
+    yield from _texts()
+    yield from _later()
 
 
 def _plain() -> Figure:
@@ -86,7 +89,7 @@ def _plain() -> Figure:
         count += len(challenges)
     note = f"{count:,} challenges; seeds 0 to {RUNS - 1}: {min(told):.1f} to {max(told):.1f}"
     what = "challenge told from a user's request by length, timing and pay, of pairs"
-    return Figure(what, float(np.mean(told)), "%", reach=REACH, note=note)
+    return Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=REACH, note=note)
 
 
 def _rows(orders: Sequence[SeenOrder]) -> Features:
@@ -115,10 +118,10 @@ def _orders(number: int) -> tuple[list[SeenOrder], list[SeenOrder]]:
 
 def _asked(epoch: int) -> list[tuple[float, float, float]]:
     """When, with how many tokens and for how many, members ask in one epoch."""
-    openings = _opened(PARTS * PROMPTS * NODES, _OPERATORS[0], f"list {epoch}")
+    openings = _opened(PARTS * PROMPTS * NODES, MEMBERS[0], f"list {epoch}")
     asked = [_seen(one, one.moment * ASKING) for one in _all(openings)]
-    late = late_part(ASKING, len(openings), ATTEMPTS * MEMBERS)
-    for member in _OPERATORS:
+    late = late_part(ASKING, len(openings), ATTEMPTS * len(MEMBERS))
+    for member in MEMBERS:
         own = _opened(ATTEMPTS, member, f"attempts {epoch} {member}")
         asked += [_seen(one, due_of_attempt(one.moment, ASKING, late)) for one in _all(own)]
     return asked
@@ -131,17 +134,14 @@ def _all(openings: Sequence[PromptOpening]) -> tuple[Challenge, ...]:
 def _opened(count: int, member: Address, seed: str) -> list[PromptOpening]:
     """What a member hides, of a seed that can be drawn again."""
     secret = keccak256(seed.encode())
-    prompts = prompts_of(secret, count, _may(member))
+    prompts = prompts_of(secret, count, may_write(member))
     salts = [keccak256(secret + place.to_bytes(4, "big")) for place in range(len(prompts))]
     return [PromptOpening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
 
 
-_OPERATORS = [address_from_bytes(bytes([1 + number]) * 20) for number in range(MEMBERS)]
-
-
-def _may(member: Address, known: Container[str] = ()) -> Callable[[str], bool]:
+def may_write(member: Address, known: Container[str] = ()) -> Callable[[str], bool]:
     """What a member may ask: what is new, and no other member's."""
-    return lambda text: text not in known and writer_of(text, _OPERATORS) == member
+    return lambda text: text not in known and writer_of(text, MEMBERS) == member
 
 
 def _seen(challenge: Challenge, phase: float) -> tuple[float, float, float]:
@@ -151,7 +151,7 @@ def _seen(challenge: Challenge, phase: float) -> tuple[float, float, float]:
 # ---- texts
 
 
-def _read() -> list[str]:
+def kept_out() -> list[str]:
     """The kept-out prompts, in an order that says nothing."""
     found = [line.replace("\\n", "\n") for line in KEPT_OUT.read_text("utf-8").splitlines()]
     random.Random("kept out").shuffle(found)  # noqa: S311 - a reproducible measurement
@@ -160,7 +160,7 @@ def _read() -> list[str]:
 
 def _texts() -> list[Figure]:
     """Per cent of pairs that each way of looking tells apart, with the shipped corpus and with a secret one."""
-    users, known = _read(), _Known(shipped().texts)
+    users, known = kept_out(), _Known(shipped().texts)
     half = len(users) // 2
     ways: dict[str, Callable[[Sequence[str]], Features]] = {
         "structure": _structures,
@@ -174,11 +174,11 @@ def _texts() -> list[Figure]:
         told = [_told(rows, users, shipped(), number) for number in range(DRAWS)]
         note = f"against {len(users):,} of users; seeds 0 to {DRAWS - 1}: {min(told):.1f} to {max(told):.1f}"
         what = f"challenge told from a user's request by {name}, of pairs"
-        found.append(Figure(what, float(np.mean(told)), "%", reach=reach, note=note))
+        found.append(Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=reach, note=note))
         told = [_told(rows, users[half:], secret, number) for number in range(DRAWS)]
         note = f"against {len(users) - half}; {min(told):.1f} to {max(told):.1f}"
         what = f"the same by {name}, a corpus of the member's own"
-        found.append(Figure(what, float(np.mean(told)), "%", reach=reach, note=note))
+        found.append(Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=reach, note=note))
         both = _accuracy(rows(users[:half]), rows(users[half:]))
         found.append(Figure(f"two halves of the users told apart by {name}", both, "%"))
     return found
@@ -196,22 +196,22 @@ def _later() -> list[Figure]:
     for what in found[0][1]:
         told = [each[what] for _, each in found]
         note = f"{pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}, chance ± {error:.1f} each"
-        figures.append(Figure(what, float(np.mean(told)), "%", reach=REACH, note=note))
+        figures.append(Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=REACH, note=note))
     return figures
 
 
 def _with_secret(secret: int) -> tuple[int, dict[str, float]]:
     """Pairs, and per cent of them that are told apart in each list, in each way; and of the corpus as it was typed."""
-    users, texts = _halved(_read(), secret), _halved(shipped().texts, secret)
-    told = {"the corpus as it was typed told from users by words, of pairs": _across(texts, users, worded)}
+    users, texts = _halved(kept_out(), secret), _halved(shipped().texts, secret)
+    told = {"the corpus as it was typed told from users by words, of pairs": across(texts, users, worded)}
     lists, pairs = [_written(Corpus.of(half), secret) for half in texts], 0
     for number in LATER:
-        paired = [_paired(written[number], half) for written, half in zip(lists, users, strict=True)]
-        ours, theirs = [one for one, _ in paired], [one for _, one in paired]
+        both = [paired(written[number], half) for written, half in zip(lists, users, strict=True)]
+        ours, theirs = [one for one, _ in both], [one for _, one in both]
         pairs = sum(map(len, ours))
-        for way, learn in _WAYS.items():
-            what = f"list {number} of all {MEMBERS} members told from users by {way}, of pairs"
-            told[what] = _across(ours, theirs, learn)
+        for way, learn in WAYS.items():
+            what = f"list {number} of all {len(MEMBERS)} members told from users by {way}, of pairs"
+            told[what] = across(ours, theirs, learn)
     return pairs, told
 
 
@@ -226,7 +226,7 @@ def _by_structure(
     return lambda asked: learned(_structures(asked))
 
 
-_WAYS: dict[str, Learner] = {
+WAYS: dict[str, Learner] = {
     "structure": partial(_by_structure, logistic),
     "structure, by trees": partial(_by_structure, boosted),
     "words": worded,
@@ -243,11 +243,11 @@ def _halved(texts: Sequence[str], number: int) -> Halves:
 def _written(corpus: Corpus, secret: int) -> dict[int, list[str]]:
     """Lists of all members, each by its number, in an order that says nothing."""
     lists: dict[int, list[str]] = {number: [] for number in LATER}
-    for member in _OPERATORS:
+    for member in MEMBERS:
         known: set[str] = set()
         for number in range(1, max(LATER) + 1):
             seed = address_to_bytes(member) + bytes([number, secret])
-            written = prompts_of(seed, LIST, _may(member, known), corpus=corpus)
+            written = prompts_of(seed, LIST, may_write(member, known), corpus=corpus)
             known.update(written)
             lists.get(number, []).extend(written)
     for number, both in lists.items():
@@ -255,7 +255,7 @@ def _written(corpus: Corpus, secret: int) -> dict[int, list[str]]:
     return lists
 
 
-def _across(ours: Halves, theirs: Halves, learn: Learner) -> float:
+def across(ours: Halves, theirs: Halves, learn: Learner) -> float:
     """Per cent of pairs of one half that are told apart by whoever learned from the other, both ways round."""
     found = []
     for here, there in ((0, 1), (1, 0)):
@@ -267,11 +267,11 @@ def _across(ours: Halves, theirs: Halves, learn: Learner) -> float:
 def _told(rows: Callable[[Sequence[str]], Features], users: Sequence[str], corpus: Corpus, number: int) -> float:
     """Per cent of pairs of a challenge of one list and a user's prompt of its length."""
     written = prompts_of(bytes([number]) * 32, MOST_PROMPTS, lambda text: True, corpus=corpus)
-    ours, theirs = _paired(written, users)
+    ours, theirs = paired(written, users)
     return _accuracy(rows(ours), rows(theirs))
 
 
-def _paired(written: Sequence[str], users: Sequence[str]) -> tuple[list[str], list[str]]:
+def paired(written: Sequence[str], users: Sequence[str]) -> tuple[list[str], list[str]]:
     """Challenges, and users' prompts of their lengths, as far as there are any."""
     left, ours, theirs = sorted(users, key=len), list[str](), list[str]()
     for text in written:

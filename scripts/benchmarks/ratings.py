@@ -1,7 +1,8 @@
 """What credits make of honest nodes and of cheats.
 
 SmolLM2-135M in bfloat16 writes answers as it is, with int8 weights and activations, with int4 weights, as another model
-(int4, six of thirty layers left out), and greedily. Temperatures and lengths are drawn as challenges' are, but for 160
+(int4, six of thirty layers left out), and greedily; and with what only long windows of states show: int8 in half of the
+layers, and caches of int8 and of float8. Temperatures and lengths are drawn as challenges' are, but for 160
 tokens at most; a text ends where the model ends it. The members' own copy scores them by one prefill. An epoch takes
 twelve such texts, which are as many tokens as four whole answers, as few as members score. A score is what 35
 epochs of resampled texts come to by the contract's rules; evidence goes on from epoch to epoch.
@@ -28,10 +29,11 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
+from benchmarks.judging import shortcuts
 from benchmarks.weights import weights
 from troth.committee.challenges import FEWEST_TOKENS, OUTPUT_MEAN, OUTPUT_SPREAD, TEMPERATURES
 from troth.node.calibration import tampering
-from troth.node.calibration.conditions import CHEAT, HONEST, Condition
+from troth.node.calibration.conditions import CHEAT, HONEST, SLOW, Condition
 from troth.node.calibration.prompts import BUCKET, Bucket, buckets, buckets_of
 from troth.node.calibration.stack import Stack
 from troth.node.models.folder import ModelFolder
@@ -49,23 +51,33 @@ COLDEST = 1e-6
 RULES = replace(paper_rules(1800, 0), initial=ONE // 2)
 
 
+_INT8_GROUPS = partial(tampering.rounded, bits=8, group=32)
+
+
 def _another(stack: Stack) -> None:
     tampering.quantise_weights(stack, 4)
     tampering.skip_layers(stack, frozenset(range(24, 30)))
 
 
-NODES: tuple[tuple[Condition, float], ...] = (
+NODES: tuple[tuple[Condition, float | None], ...] = (
     (Condition("honest", HONEST), 0.9),
     (Condition("W8A8", CHEAT, tampering.int8_activations), 0.4),
     (Condition("int4", CHEAT, partial(tampering.quantise_weights, bits=4)), 0.4),
-    (Condition("another model", CHEAT, _another), 0.4),
+    (Condition("other model", CHEAT, _another), 0.4),
     (Condition("greedy", CHEAT, text="greedy"), 0.4),
+    (Condition("int8 cache in groups of 32", SLOW, partial(tampering.integer_cache, bits=8, group=32)), None),
+    (Condition("int8 in half the layers", SLOW, partial(tampering.rounded_weights, rule=_INT8_GROUPS, every=2)), None),
+    (Condition("fp8 cache", SLOW, tampering.fp8_cache), None),
+    (Condition("fp8 cache without scales", SLOW, shortcuts.fp8_cache), None),
 )
-GROUPS = {"honest": 4, "W8A8": 2}
+"""Ways of writing, and the score that is set out to be reached: at least for the honest one, at most for cheats."""
+TRIAL = {"honest": 0.95, "W8A8": 0.30, "int4": 0.19}
+"""Scores in a trial that came before."""
+GROUPS = {"honest": 4, "W8A8": 2, "int8 cache in groups of 32": 2, "int8 in half the layers": 2, "fp8 cache": 2}
 """Groups of 16 prompts whose texts are written, one for whoever is not named: close ones want more of them."""
-HELD_OUT = range(4, 6)
+HELD_OUT, HELD_OUT_NODES = range(4, 6), {"honest", "W8A8"}
 """Groups of prompts that people typed, whose texts were written when rule and limits had been chosen; they are shown by
-themselves, too."""
+themselves, too, for some of the nodes."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 HELD_OUT_LENGTHS = range(40, 160)
 """Characters. Prompts of a group are cut to the shortest of it."""
@@ -88,19 +100,17 @@ class WrittenText:
         return replace(self.scored, surprise=self.others.mean(axis=0))
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """A score for each kind of node, by both rules, and how many honest nodes are banned."""
-    figures = []
     for condition, reach in NODES:
         texts = [text for group in range(GROUPS.get(condition.name, 1)) for text in _kept(condition, group)]
-        figures += _figures(condition.name, texts, reach)
-        if condition.name in GROUPS:
+        yield from _figures(condition.name, texts, reach)
+        if condition.name in HELD_OUT_NODES:
             held_out = [text for group in HELD_OUT for text in _kept(condition, group)]
-            figures += _figures(f"{condition.name}, held-out prompts alone", held_out, reach)
-    return figures
+            yield from _figures(f"{condition.name}, held-out prompts alone", held_out, reach)
 
 
-def _figures(name: str, texts: Sequence[WrittenText], reach: float) -> list[Figure]:
+def _figures(name: str, texts: Sequence[WrittenText], reach: float | None) -> list[Figure]:
     scored = [one.scored for one in texts]
     whole, paper = credit_of(scored), credit_of(scored, CreditRule.PAPER)
     expected = pooled_z([one.expected() for one in texts])
@@ -110,10 +120,12 @@ def _figures(name: str, texts: Sequence[WrittenText], reach: float) -> list[Figu
     found = f"credit {whole.mean:.3f}, z {whole.z:+.1f} over {each}, without chance {expected:+.1f}"
     mean = float(np.mean([score for score, _ in scores]))
     note = f"{found}; 1 / PPL {paper.mean:.3f}"
-    score = Figure(f"{name} after {EPOCHS} epochs, entropy-normalised (SmolLM2)", mean, "", None, reach, note)
+    score = Figure(
+        f"{name} after {EPOCHS} epochs, entropy-normalised (SmolLM2)", mean, "", TRIAL.get(name), reach, note
+    )
     banned = sum(least < RULES.bar / ONE for _, least in scores)
     wanted = 0 if name.startswith("honest") else None
-    return [score, Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, wanted)]
+    return [score, Figure(f"{name}: banned in {RUNS:,} bootstraps", banned, "", None, wanted)]
 
 
 def _run(texts: Sequence[WrittenText], source: np.random.Generator) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, with_si
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
 from troth.committee.rating import EpochProposal, encode_message
 from troth.committee.rating_requests import REVIEW, SIGNED
+from troth.committee.wear import prompts_of_list
 from troth.protocol.reputation import ONE
 from troth.protocol.types import Address
 
@@ -55,6 +56,12 @@ async def test_an_honest_epoch_is_asked_scored_signed_and_settled(stage: RatingS
     assert stage.through() == 4
     asked = [prompt for prompt, _ in stage.market.prompts]
     assert len(set(asked)) == len(asked)
+    # Everybody's corpus is as worn as the prompts that it wrote: lists of three epochs, and its own questions.
+    worn = [member.awake.rater.store.uses(TERMS.texts) * len(TERMS.texts) for member in stage.members.values()]
+    listed = prompts_of_list(TERMS.prompts, NODES)
+    lists = [(prompts - 3 * TERMS.attempts) / listed for prompts in worn]
+    assert [round(count, 6) for count in lists] == [round(count) for count in lists]
+    assert sum(map(round, lists)) == 3
 
 
 async def test_members_with_one_small_corpus_sign_each_others_lists(stage: RatingStage) -> None:

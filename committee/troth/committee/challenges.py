@@ -39,7 +39,7 @@ OUTPUT_MEAN, OUTPUT_SPREAD, FEWEST_TOKENS = 337.99, 1.0, 16
 class PromptOpening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A prompt with its salt, 64 hexadecimal digits."""
 
-    salt: Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
+    salt: Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern=r"^[0-9a-f]*\Z")]
     prompt: Annotated[str, msgspec.Meta(min_length=1, max_length=2 * LONGEST)]
 
     @property

@@ -11,14 +11,14 @@ import msgspec
 
 from troth.chain.formats import SIGNED, OtherFormat, claim_format
 from troth.committee.challenges import Openings, PromptOpening, root_of
-from troth.committee.epochs import EpochFile
+from troth.committee.epochs import EpochFile, ExaminedList
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.evidence import KnownEvidence
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import Address, Hash32
 
-FORMAT = 1
+FORMAT, RECORDS = 1, "rating.sqlite"
 KEPT_EPOCHS = 16
 """Proposals, openings and evidence of older epochs are forgotten: nobody can be expelled for them any more."""
 _SCHEMA = """
@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS signed (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evidence (digest BLOB PRIMARY KEY, epoch INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS attempts (epoch INTEGER, seed BLOB, data BLOB NOT NULL, PRIMARY KEY (epoch, seed));
+CREATE TABLE IF NOT EXISTS texts (hash BLOB PRIMARY KEY, prompts REAL NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -79,24 +80,29 @@ class EpochStore:
         row = self._one("SELECT root FROM prompts WHERE hash = ?", keccak256(prompt.encode()))
         return row is None or bytes(row[0]) == root
 
-    def keep_openings(self, epoch: int, openings: Sequence[PromptOpening]) -> None:
-        """Keep the prompts that an epoch asks; they are never written again."""
+    def keep_openings(self, epoch: int, openings: Sequence[PromptOpening], texts: Sequence[str] = ()) -> None:
+        """Keep the prompts that an epoch asks; they are never written again. ``texts``: of which this member made them,
+        where it did."""
         root, data = root_of(openings), msgspec.json.encode(list(openings))
         with self._writing():
             self._database.execute("INSERT OR IGNORE INTO openings VALUES (?, ?, ?)", (root, epoch, data))
             self._remember(openings, root)
+            self._note_used(texts, len(openings))
 
     def openings(self, root: Hash32) -> list[PromptOpening] | None:
         """The prompts of a root, once this member knows them."""
         row = self._one("SELECT data FROM openings WHERE root = ?", root)
         return None if row is None else msgspec.json.decode(row[0], type=Openings)
 
-    def keep_attempts(self, epoch: int, seed: Hash32, openings: Sequence[PromptOpening]) -> None:
-        """Keep what this member asks by itself in an epoch."""
+    def keep_attempts(
+        self, epoch: int, seed: Hash32, openings: Sequence[PromptOpening], texts: Sequence[str] = ()
+    ) -> None:
+        """Keep what this member asks by itself in an epoch, made of ``texts``."""
         data = msgspec.json.encode(list(openings))
         with self._writing():
             self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?)", (epoch, seed, data))
             self._remember(openings, seed)
+            self._note_used(texts, len(openings))
 
     def attempts(self, epoch: int, seed: Hash32) -> list[PromptOpening] | None:
         """What this member asks by itself in an epoch."""
@@ -112,7 +118,24 @@ class EpochStore:
         rows = [(keccak256(one.prompt.encode()), root) for one in openings]
         self._database.executemany("INSERT OR IGNORE INTO prompts VALUES (?, ?)", rows)
 
+    def uses(self, texts: Sequence[str]) -> float:
+        """How many prompts this member made of each of some texts, on average."""
+        asked = "SELECT prompts FROM texts WHERE hash = ?"
+        found = (self._one(asked, keccak256(text.encode())) for text in texts)
+        return sum(float(row[0]) for row in found if row is not None) / max(1, len(texts))
+
+    def _note_used(self, texts: Sequence[str], prompts: int) -> None:
+        """A part for each text: a corpus that grows is as worn as its texts are."""
+        rows = [(keccak256(text.encode()), prompts / len(texts)) for text in texts]
+        change = "INSERT INTO texts VALUES (?, ?) ON CONFLICT (hash) DO UPDATE SET prompts = prompts + excluded.prompts"
+        self._database.executemany(change, rows)
+
     # ---- lists and proposals
+
+    def longest_list(self) -> int:
+        """How many nodes the longest list has that is still kept; 0 where there is none."""
+        rows = self._database.execute("SELECT data FROM lists").fetchall()
+        return max((len(msgspec.json.decode(row[0], type=ExaminedList).nodes) for row in rows), default=0)
 
     def keep_list(self, epoch: int, digest: Hash32, examined: bytes) -> None:
         """Keep the list that an update fixed for an epoch."""

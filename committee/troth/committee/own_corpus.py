@@ -19,6 +19,7 @@ from typing import Any
 from troth.committee.corpus import FEWEST, LARGEST, Corpus, shipped
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.prompts import LONGEST, sources_of
+from troth.committee.wear import USES, lists_of, prompts_of_list
 
 SHORTEST = 3
 """Characters."""
@@ -67,6 +68,11 @@ class AskingPlan:
     def at_a_node(self) -> float:
         """Of a member's prompts, how many a node gets in an epoch on average: a leader's, and members' own."""
         return self.prompts / self.members + self.attempts / self.nodes
+
+    @property
+    def written(self) -> float:
+        """Prompts that a member writes in an epoch on average: lists of the epochs that it leads, and its own."""
+        return prompts_of_list(self.prompts, self.nodes) / self.members + self.attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +135,18 @@ def make_corpus(texts: Iterable[str], path: Path, plan: AskingPlan) -> dict[str,
         "characters": f"{lengths[0]} to {lengths[-1]}, half of them below {lengths[len(lengths) // 2]}",
         "joined": f"{joined:.0%} of challenges are several of these texts, since few are as long: give long ones, too",
         "met_again": met_again(sources, plan),
+        "lasts": _lasting(len(corpus.texts), plan),
         "next": 'corpus = "…" in [reputation] of committee.toml, below the member\'s home; then start the member again',
     }
+
+
+def _lasting(texts: int, plan: AskingPlan) -> str:
+    """For how many lists and epochs."""
+    listed = prompts_of_list(plan.prompts, plan.nodes)
+    epochs = USES * texts / plan.written
+    return (
+        f"{lists_of(texts, listed)} lists of {listed} prompts, {epochs:.0f} epochs; then nodes tell them by their form"
+    )
 
 
 def met_again(sources: Sequence[Sequence[int]], plan: AskingPlan) -> dict[str, str]:

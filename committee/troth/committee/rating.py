@@ -24,7 +24,7 @@ from troth.committee.challenges import (
     require_openings,
     writer_of,
 )
-from troth.committee.corpus import Corpus
+from troth.committee.corpus import Corpus, shipped
 from troth.committee.epoch_store import EpochStore
 from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, SilenceSaid, with_signature, with_silence
 from troth.committee.errors import EpochRefused, RequestRefused
@@ -77,6 +77,11 @@ class RatingTerms:
     attempts: int
     characters: int = LONGEST
     corpus: Corpus | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Of what this member makes its prompts."""
+        return (self.corpus or shipped()).texts
 
     def new_openings(self, count: int, is_ours: Callable[[str], bool]) -> list[PromptOpening]:
         """Fresh prompts, of a fresh secret."""
@@ -215,7 +220,7 @@ class RatingMember:
         made = self.store.attempts(now.epoch, now.seed)
         if made is None:
             made = self.new_openings(moment, self.terms.attempts)
-            self.store.keep_attempts(now.epoch, now.seed, made)
+            self.store.keep_attempts(now.epoch, now.seed, made, self.terms.texts)
         return made
 
     def new_openings(self, moment: EpochMoment, count: int) -> list[PromptOpening]:

@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -29,6 +30,7 @@ from troth.committee.errors import RequestRefused
 from troth.committee.missed import ADDED_UP, LISTED
 from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
 from troth.overlay.directory.listing import CommitteeMembership
+from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32
 from troth.transport.errors import OverlayError
 
@@ -115,7 +117,8 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
             proposal = decode_proposal_of_epoch(await _body(request, REVIEW, announced))
             if proposal.file.epoch != announced.slot:
                 raise RequestRefused("The proposal is of another epoch than its headers say", proposal.file.epoch)
-            return _octets(encode_message(await rater.review(announced.sender, proposal)))
+            with _fields():
+                return _octets(encode_message(await rater.review(announced.sender, proposal)))
 
     @router.post("/lists")
     async def lists(request: Request) -> Response:
@@ -142,10 +145,20 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
                 file = msgspec.msgpack.decode(body, type=EpochFile)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise RequestRefused("The bytes are no file of an epoch", error) from error
-            await rater.hear(file)
+            with _fields():
+                await rater.hear(file)
         return _octets(b"\x01")
 
     return router
+
+
+@contextmanager
+def _fields() -> Iterator[None]:
+    """Refuse a message of which a field is no address, hash or number."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise RequestRefused("A field of the message is not what it should be", str(error)) from error
 
 
 def announced_by_member(kind: str, request: Request, membership: CommitteeMembership) -> requests.Announced:

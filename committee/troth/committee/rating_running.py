@@ -17,7 +17,7 @@ from troth.client.configuration import load as load_client
 from troth.client.home import Home
 from troth.client.orders.running import in_background, running
 from troth.committee.configuration import MemberConfiguration
-from troth.committee.epoch_store import EpochStore
+from troth.committee.epoch_store import RECORDS, EpochStore
 from troth.committee.epochs import EpochJournal
 from troth.committee.examining_nodes import ClientExaminer
 from troth.committee.member import Member
@@ -27,12 +27,13 @@ from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import MemberCalls
 from troth.committee.reputation import JOURNAL, VRF_KEYSTORE
 from troth.committee.turns import EpochTurns
+from troth.committee.wear import wear_in
 from troth.protocol.calls import Call
 from troth.protocol.types import Address
 
 log = logging.getLogger(__name__)
 
-RECORDS, EVENTS = "rating.sqlite", "reputation-events.sqlite"
+EVENTS = "reputation-events.sqlite"
 
 
 @asynccontextmanager
@@ -45,6 +46,8 @@ async def rating(
         yield None
         return
     if (warning := warning_of(place.terms.corpus)) is not None:
+        log.warning("%s", warning)
+    if (warning := wear_in(folder, place.terms).warning) is not None:
         log.warning("%s", warning)
     async with AsyncExitStack() as stack:
         password = read_password(password_file, purpose="the member's VRF key")

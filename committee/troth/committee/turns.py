@@ -21,6 +21,7 @@ from troth.committee.answers import encode_answer
 from troth.committee.challenges import (
     PARTS,
     Challenge,
+    Openings,
     PromptOpening,
     challenges_of,
     places_of,
@@ -34,12 +35,13 @@ from troth.committee.missed import missed_list, others_evidence
 from troth.committee.moments import EpochMoment, late_part
 from troth.committee.rating import VERSION, Agreement, EpochProposal, RatingMember, encode_message
 from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
+from troth.committee.wear import prompts_of_list, wear_of
 from troth.protocol import committee, typed_data
 from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
 from troth.protocol.errors import ProtocolError
 from troth.protocol.reputation import NOT_SCORED
-from troth.protocol.types import ZERO_HASH, Address
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
@@ -124,12 +126,20 @@ class EpochTurns:
             if leader == self.rater.operator:
                 proof = await self.rater.prove(moment.now.epoch)
             else:
-                proof = await self.others.ask(leader, PROVE, b"", moment.now.epoch)
-                if proof:
-                    moment.now.randomness(proof)
+                proof = self._holding(moment, await self.others.ask(leader, PROVE, b"", moment.now.epoch))
             if proof:
                 self._proofs = {key: proof}
         return self._proofs.get(key, b"")
+
+    @staticmethod
+    def _holding(moment: EpochMoment, proof: bytes) -> bytes:
+        """A proof if it holds. One that does not is as none: its sender would stop this epoch and all that follow."""
+        try:
+            moment.now.randomness(proof)
+        except (CommitteeError, ProtocolError) as error:
+            log.warning("%s shows a false proof: %s", moment.now.state.leader, error)
+            return b""
+        return proof
 
     # ---- asking
 
@@ -217,19 +227,32 @@ class EpochTurns:
         if known is not None or root == ZERO_HASH:
             return known or []
         answer = await self.others.ask(moment.now.state.leader, HAND_OVER, b"", moment.now.epoch)
-        found = msgspec.msgpack.decode(answer, type=list[PromptOpening]) if answer else []
-        if not found:
+        found = self._handed(moment, answer, root)
+        if found:
+            self.rater.store.keep_openings(moment.now.epoch, found)
+        return found
+
+    @staticmethod
+    def _handed(moment: EpochMoment, answer: bytes, root: Hash32) -> list[PromptOpening]:
+        """The prompts that the last leader hands over; others than were fixed are as none."""
+        try:
+            found = msgspec.msgpack.decode(answer, type=Openings) if answer else []
+            if found:
+                require_openings(found, root)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CommitteeError, ProtocolError) as error:
+            log.warning("%s hands over other prompts: %s", moment.now.state.leader, error)
             return []
-        require_openings(found, root)
-        self.rater.store.keep_openings(moment.now.epoch, found)
         return found
 
     def _file(self, moment: EpochMoment, credits: Mapping[Address, int], proof: bytes) -> EpochFile:
         nodes = self.rater.examiner.hosts(moment.first).listed(moment.now.seed)
         root = ZERO_HASH
         if nodes:
-            openings = self.rater.new_openings(moment, PARTS * self.rater.terms.prompts * len(nodes))
-            self.rater.store.keep_openings(moment.now.epoch + 1, openings)
+            terms, store = self.rater.terms, self.rater.store
+            openings = self.rater.new_openings(moment, prompts_of_list(terms.prompts, len(nodes)))
+            store.keep_openings(moment.now.epoch + 1, openings, terms.texts)
+            if (warning := wear_of(store, terms).warning) is not None:
+                log.warning("%s", warning)
             root = root_of(openings)
         after = ExaminedList(list(nodes), "0x" + root.hex())
         fixed = self.rater.fixed(moment)
@@ -262,6 +285,10 @@ class EpochTurns:
 
     def _joined(self, moment: EpochMoment, file: EpochFile, operator: Address, answer: bytes) -> EpochFile:
         """The file with another member's word, where it is one."""
+        rater = moment.now.state.raters.get(operator)
+        if rater is None or not rater.counts(moment.now.epoch):
+            # The chain refuses an update with a signature that does not count.
+            return file
         try:
             said = msgspec.msgpack.decode(answer, type=Agreement)
             message, domain = file.update().message(), moment.now.domain

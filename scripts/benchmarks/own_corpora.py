@@ -1,0 +1,69 @@
+"""How long a member's own corpus lasts: whether lists that it writes late are told from users' prompts.
+
+Corpora of different sizes and users are drawn from one pool, the prompts that ship and those that are kept out, which
+people typed all alike; no text is in two of them. The member writes lists of 200 and none of its prompts twice, those
+that the rule of seven members leaves to it. Seven lists in a row are looked at together, up to the one that is named,
+as a node sees lists of seven members; a classifier learns from one half's lists and users, and is asked about the
+other half's, both ways round (`indistinguishable`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from benchmarks.figures import Figure
+from benchmarks.indistinguishable import CHANCE, LIST, MEMBERS, REACH, WAYS, across, kept_out, may_write, paired
+from troth.committee.corpus import Corpus, shipped
+from troth.committee.prompts import prompts_of
+from troth.protocol.types import Address, address_to_bytes
+
+SIZES, USERS, SECRETS = (250, 500, 750), 250, 4
+"""Texts of a corpus; users' prompts in each half; secrets of which everything is drawn."""
+LISTS = {250: (10, 40), 500: (10, 20, 40), 750: (20, 40)}
+"""Which lists of a corpus of each size are looked at."""
+
+
+def measure() -> list[Figure]:
+    """Per cent of pairs told apart, for each size, list and way of looking."""
+    found = [dict(_with_secret(secret)) for secret in range(SECRETS)]
+    figures = []
+    for what in found[0]:
+        told = [each[what][0] for each in found]
+        pairs = sum(each[what][1] for each in found)
+        note = f"{pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}"
+        figures.append(Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=REACH, note=note))
+    return figures
+
+
+def _with_secret(secret: int) -> Iterator[tuple[str, tuple[float, int]]]:
+    """What is looked at, with per cent of pairs that are told apart and their number."""
+    pool = [*shipped().texts, *kept_out()]
+    random.Random(f"pool {secret}").shuffle(pool)  # noqa: S311 - a reproducible measurement
+    users, rest = (pool[:USERS], pool[USERS : 2 * USERS]), pool[2 * USERS :]
+    member = MEMBERS[secret % len(MEMBERS)]
+    for size in SIZES:
+        corpora = [Corpus.of(rest[:size]), Corpus.of(rest[size : 2 * size])]
+        halves = [_late(corpus, member, bytes([half, secret]), LISTS[size]) for half, corpus in enumerate(corpora)]
+        for number, written in zip(LISTS[size], zip(*halves, strict=True), strict=True):
+            pairs = [paired(lists, half) for lists, half in zip(written, users, strict=True)]
+            ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]
+            for way, learn in WAYS.items():
+                what = f"list {number} of a corpus of {size} of the member's own told by {way}, of pairs"
+                yield what, (across(ours, theirs, learn), sum(map(len, ours)))
+
+
+def _late(corpus: Corpus, member: Address, seed: bytes, numbers: Sequence[int]) -> Iterator[list[str]]:
+    """The prompts of lists up to each number, in an order that says nothing."""
+    known, last = set[str](), deque[tuple[str, ...]](maxlen=len(MEMBERS))
+    for number in range(1, max(numbers) + 1):
+        drawn = address_to_bytes(member) + seed + bytes([number])
+        last.append(prompts_of(drawn, LIST, may_write(member, known), corpus=corpus))
+        known.update(last[-1])
+        if number in numbers:
+            together = [text for each in last for text in each]
+            random.Random(drawn).shuffle(together)  # noqa: S311 - a reproducible measurement
+            yield together
