@@ -23,7 +23,7 @@ from troth.protocol.types import Address, address_to_bytes
 
 SIZES, USERS, SECRETS = (250, 500, 750), 250, 4
 """Texts of a corpus; users' prompts in each half; secrets of which everything is drawn."""
-LISTS = {250: (10, 40), 500: (10, 20, 40), 750: (20, 40)}
+LISTS = {250: (5, 10, 20, 40), 500: (10, 20, 40), 750: (7, 20, 40)}
 """Which lists of a corpus of each size are looked at."""
 
 
@@ -47,13 +47,20 @@ def _with_secret(secret: int) -> Iterator[tuple[str, tuple[float, int]]]:
     member = MEMBERS[secret % len(MEMBERS)]
     for size in SIZES:
         corpora = [Corpus.of(rest[:size]), Corpus.of(rest[size : 2 * size])]
+        for way, told in _told([texts.texts for texts in corpora], users):
+            yield f"a corpus of {size} as it was typed told by {way}, of pairs", told
         halves = [_late(corpus, member, bytes([half, secret]), LISTS[size]) for half, corpus in enumerate(corpora)]
         for number, written in zip(LISTS[size], zip(*halves, strict=True), strict=True):
-            pairs = [paired(lists, half) for lists, half in zip(written, users, strict=True)]
-            ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]
-            for way, learn in WAYS.items():
-                what = f"list {number} of a corpus of {size} of the member's own told by {way}, of pairs"
-                yield what, (across(ours, theirs, learn), sum(map(len, ours)))
+            for way, told in _told(written, users):
+                yield f"list {number} of a corpus of {size} of the member's own told by {way}, of pairs", told
+
+
+def _told(written: Sequence[Sequence[str]], users: Sequence[Sequence[str]]) -> Iterator[tuple[str, tuple[float, int]]]:
+    """For each way of looking, per cent of pairs that are told apart, and their number."""
+    pairs = [paired(lists, half) for lists, half in zip(written, users, strict=True)]
+    ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]
+    for way, learn in WAYS.items():
+        yield way, (across(ours, theirs, learn), sum(map(len, ours)))
 
 
 def _late(corpus: Corpus, member: Address, seed: bytes, numbers: Sequence[int]) -> Iterator[list[str]]:
