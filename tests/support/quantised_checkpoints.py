@@ -148,6 +148,22 @@ def plain_words(dtype: torch.dtype, largest: int) -> Written:
     return written
 
 
+def nvfp4(name: str, weight: torch.Tensor) -> Tensors:
+    """compressed-tensors' nvfp4-pack-quantized: `NVFP4PackedCompressor`, the first of two inputs in the low half."""
+    largest = 448 * 6 / weight.abs().amax().float()
+    cut = weight.float().reshape(weight.shape[0], -1, 16)
+    scale = (cut.abs().amax(2) / 6 * largest).to(torch.float8_e4m3fn)
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    scaled = cut * largest / scale.float().clamp_min(2**-9)[..., None]
+    nearest = ((scaled.abs()[..., None] - values).abs().argmin(-1) + 8 * (scaled < 0)).reshape(weight.shape)
+    return {
+        f"{name}_packed": (nearest[:, ::2] + 16 * nearest[:, 1::2]).to(torch.uint8),
+        f"{name}_scale": scale,
+        f"{name}_global_scale": largest.reshape(1),
+        f"{name.removesuffix('.weight')}.input_global_scale": torch.ones(1),
+    }
+
+
 def compressed(form: str, **weights: Any) -> dict[str, Any]:
     """quantization_config of compressed-tensors with one group."""
     group = {"targets": ["Linear"], "weights": weights, "input_activations": None}
@@ -187,6 +203,11 @@ FORMS: Mapping[str, tuple[str, dict[str, Any], Written]] = {
         "llama",
         compressed("float-quantized", type="float", **WHOLE),
         plain_words(torch.float8_e4m3fn, 448),
+    ),
+    "nvfp4": (
+        "llama",
+        compressed("nvfp4-pack-quantized", type="float", num_bits=4, strategy="tensor_group", group_size=16),
+        nvfp4,
     ),
 }
 """Family, quantization_config, and how a weight is written."""

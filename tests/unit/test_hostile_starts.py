@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,10 +22,18 @@ from support.quantised_checkpoints import write_quantised  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import load_engine, require_unchanged, watch_weights, weight_stamps  # noqa: E402
+from troth.node.engine.vllm.supervision import started_of_same  # noqa: E402
+from troth.node.errors import EngineError, ModelError  # noqa: E402
+from troth.node.loading import (  # noqa: E402
+    file_stamps,
+    load_engine,
+    require_unchanged,
+    watch_weights,
+    weight_stamps,
+)
 from troth.node.model_command import app  # noqa: E402
-from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models import descriptor as descriptor_module  # noqa: E402
+from troth.node.models.descriptor import describe, require_known_numbers  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
@@ -227,3 +236,99 @@ def test_what_is_honest_is_registered_and_started(folder: ModelFolder, tmp_path:
     found = CliRunner().invoke(app, command)
     assert "no keyfile" in str(found.exception)
     assert start(folder, describe(folder, 0), verify=False).layers == folder.layers
+
+
+def nan(tensors: dict[str, Any]) -> None:
+    tensors["model.norm.weight"][3] = float("nan")
+
+
+@pytest.mark.parametrize("engine", ["torch", "vllm"])
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_registered_model_that_holds_nan_is_not_started(engine: str, verify: bool, folder: ModelFolder) -> None:
+    """Nobody imported this folder, and its root is the registered one: nothing else looks at its numbers."""
+    tensors(nan)(folder.path)
+    descriptor = describe(folder, 0)
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"hold NaN or infinity: model\.norm\.weight in model\.safetensors"):
+            start(folder, descriptor, verify=verify, engine=engine)
+
+
+def test_numbers_are_looked_at_once_and_again_after_a_change(
+    folder: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    look = descriptor_module.require_numbers
+    monkeypatch.setattr(descriptor_module, "require_numbers", lambda *a, **k: (seen.append(1), look(*a, **k)))
+    require_known_numbers(folder)
+    describe(folder, 0)
+    require_known_numbers(folder)
+    assert len(seen) == 1
+    tensors(nan)(folder.path)
+    with pytest.raises(ModelError, match="NaN"):
+        require_known_numbers(folder)
+
+
+class Reader:
+    """In the place of an engine that is started: reads the weights, while somebody does something to the folder."""
+
+    def __init__(self, folder: ModelFolder, meanwhile: Bent) -> None:
+        self.dead = asyncio.Event()
+        self._folder, self._meanwhile = folder, meanwhile
+
+    async def start(self) -> Reader:
+        self._meanwhile(self._folder.path)
+        self.read = (self._folder.path / WEIGHTS).read_bytes()
+        return self
+
+    async def close(self) -> None:
+        self.dead.set()
+
+
+def there_and_back(path: Path) -> None:
+    """Others for the moment in which an engine reads; the ones that were checked lie there afterwards."""
+    kept = path / WEIGHTS
+    kept.rename(path / "kept")
+    shutil.copy(path / "kept", kept)
+    kept.unlink()
+    (path / "kept").rename(kept)
+
+
+def folder_there_and_back(path: Path) -> None:
+    path.rename(path.with_name("kept"))
+    shutil.copytree(path.with_name("kept"), path)
+    shutil.rmtree(path)
+    path.with_name("kept").rename(path)
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "said"),
+    [
+        (tensors(lambda found: found["model.norm.weight"].add_(1)), "were changed: model.safetensors"),
+        (config(rms_norm_eps=0.5), "were changed: config.json"),
+        (there_and_back, "were touched while the engine read them"),
+        (folder_there_and_back, "were touched while the engine read them"),
+    ],
+)
+async def test_an_engine_that_read_other_files_than_were_checked_serves_nothing(
+    meanwhile: Bent, said: str, folder: ModelFolder
+) -> None:
+    """vLLM reads whenever it is started: with the first request, and after it died, both between two looks."""
+    before = weight_stamps(folder)
+    reader = Reader(folder, meanwhile)
+    with pytest.raises(EngineError) as raised:
+        await started_of_same(reader.start, partial(file_stamps, folder, before))
+    assert said in f"{raised.value.what}: {raised.value.value}"
+    assert reader.dead.is_set()
+    assert reader.read
+
+
+async def test_an_engine_is_not_even_started_where_files_were_exchanged_before(folder: ModelFolder) -> None:
+    before = weight_stamps(folder)
+    reader = Reader(folder, lambda _path: None)
+    calm = await started_of_same(reader.start, partial(file_stamps, folder, before))
+    assert not calm.dead.is_set()
+    tensors(lambda found: found["model.norm.weight"].add_(1))(folder.path)
+    again = Reader(folder, lambda _path: None)
+    with pytest.raises(EngineError, match=r"not started: files of the model below .* were changed"):
+        await started_of_same(again.start, partial(file_stamps, folder, before))
+    assert not hasattr(again, "read")

@@ -125,6 +125,16 @@ def of_whole(layer: str, *shape: int) -> Callable[[Tensors], Any]:
     return changed
 
 
+def as_one(experts: str) -> Callable[[Tensors], Any]:
+    """All experts of a layer as one tensor with one of scales, as transformers' `FP8Experts` holds them."""
+
+    def changed(tensors: Tensors) -> None:
+        tensors[f"{experts}.gate_up_proj"] = torch.zeros(4, 128, 32).to(torch.float8_e4m3fn)
+        tensors[f"{experts}.gate_up_proj_scale_inv"] = torch.ones(4, 4, 1)
+
+    return changed
+
+
 BENT: list[tuple[str, Callable[[Tensors], Any], str]] = [
     ("awq", without(f"{Q}.scales"), "a part of a quantised weight is missing: model.layers.0.self_attn.q_proj.scales"),
     ("awq", without(f"{Q}.qzeros"), "missing: model.layers.0.self_attn.q_proj.qzeros"),
@@ -171,6 +181,21 @@ BENT: list[tuple[str, Callable[[Tensors], Any], str]] = [
     ("int-quantized", with_dtype(f"{Q}.weight", torch.uint8), "weight has U8 .*wants I8"),
     ("float-quantized", with_shape(f"{Q}.weight_scale", 1, 1), r"weight_scale has BF16 \(1, 1\).*wants \(32, 1\)"),
     ("float-quantized", with_dtype(f"{Q}.weight", torch.int8), "weight has I8 .*wants F8_E4M3"),
+    ("nvfp4", without(f"{Q}.weight_global_scale"), "missing: .*q_proj.weight_global_scale"),
+    ("nvfp4", without(f"{Q}.weight_scale"), "missing: .*q_proj.weight_scale"),
+    ("nvfp4", without(f"{Q}.weight_packed"), "lies there without it: .*q_proj"),
+    ("nvfp4", with_shape(f"{Q}.weight_packed", 32, 32), r"weight_scale has F8_E4M3 \(32, 2\); a weight of \(32, 64\)"),
+    ("nvfp4", with_dtype(f"{Q}.weight_packed", torch.int8), "weight_packed has I8 .*wants U8"),
+    ("nvfp4", with_dtype(f"{Q}.weight_scale", torch.bfloat16), "weight_scale has BF16 .*wants F8_E4M3"),
+    ("nvfp4", with_shape(f"{Q}.weight_global_scale", 2), r"weight_global_scale has F32 \(2,\)"),
+    ("nvfp4", set_word(f"{Q}.weight_global_scale", 0), "scales are divided by it, and it is 0.0"),
+    ("nvfp4", set_word(f"{Q}.input_global_scale", -1), "scales are divided by it, and it is -1.0"),
+    ("nvfp4", beside(f"{Q}.weight", 32, 32), "there twice, quantised and whole: .*q_proj.weight"),
+    (
+        "fp8 of experts",
+        as_one("model.layers.1.mlp.experts"),
+        "one tensor of FP8, which is not served: .*gate_up",
+    ),
 ]
 
 
@@ -223,7 +248,13 @@ SETTINGS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ("pack-quantized", group(group_size=16), "weight_scale has"),
     ("pack-quantized", group(symmetric=True), "lies there without it: .*weight_zero_point"),
     ("pack-quantized", group(actorder="group"), "missing: .*weight_g_idx"),
-    ("pack-quantized", setting(format="nvfp4-pack-quantized"), "is not served; use pack-"),
+    ("pack-quantized", setting(format="mxfp4-pack-quantized"), "is not served; use pack-"),
+    ("pack-quantized", setting(format="nvfp4-pack-quantized"), "group_size is not what it can be"),
+    ("nvfp4", group(strategy="group"), "NVFP4 is of symmetric floats in a tensor_group"),
+    ("nvfp4", group(num_bits=8), "num_bits is not what it can be"),
+    ("nvfp4", group(group_size=32), "group_size is not what it can be"),
+    ("nvfp4", setting(quant_method="modelopt"), "is not served; .*: modelopt. Use a copy in the format of compressed"),
+    ("gptq", setting(bits=3), "GPTQ of 3 bits packs numbers across words.*: 3. Use a copy of 4 bits"),
     ("pack-quantized", setting(config_groups={}), "config_groups is no list of groups"),
     ("pack-quantized", setting(sparsity_config={"format": "sparse-bitmask"}), "sparse weights are not served"),
     ("pack-quantized", setting(ignore=[ENDLESS]), "cannot be used, or does not end"),

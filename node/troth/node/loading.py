@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from troth.node.configuration import NodeConfiguration
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
-from troth.node.models.descriptor import contradicts_cache, describe, description
+from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_own_files, require_weights, stamp
 from troth.node.models.tensor_files import INDEX
@@ -52,7 +53,7 @@ def load_engine(
     """Load the configured slice; takes seconds, so call it in a thread.
 
     Raises:
-        ModelError: the folder holds another model than the registered one, or the slice does not fit.
+        ModelError: the folder holds another model than the registered one, or NaN, or the slice does not fit.
     """
     folder = find_model(configuration.folder, configuration.model)
     # Before anything is hashed, since a file may have any size; and vLLM may find room for weights that do not fit.
@@ -67,13 +68,15 @@ def load_engine(
     else:
         require_described(folder, descriptor)
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
+    # The registered model itself may hold them; what was imported was looked at, and any other folder was not.
+    require_known_numbers(folder)
     engine: Engine
     if configuration.engine == "vllm":
         from troth.node.engine.vllm.engine import VllmEngine
 
         settings = vllm_settings(configuration, execution_class, folder)
         CardLock(cards_of(settings.device, settings.parallel)).take()
-        engine = VllmEngine(folder, settings)
+        engine = VllmEngine(folder, settings, unchanged=partial(file_stamps, folder, before))
     else:
         CardLock(cards_of(configuration.device)).take()
         engine = torch_engine(
@@ -119,6 +122,12 @@ def require_unchanged(folder: ModelFolder, before: WeightStamps) -> WeightStamps
         remedy = "Start the node again, which checks them; a model that was linked changes with its source."
         raise ModelError(f"files of the model below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
     return now
+
+
+def file_stamps(folder: ModelFolder, before: WeightStamps) -> tuple[WeightStamps, Stamp]:
+    """As `require_unchanged`, with the folder's own stamp: another folder in its place leaves no trace in the files
+    once it is taken away again."""
+    return require_unchanged(folder, before), stamp(folder.path)
 
 
 def _only_touched(before: KnownFile | None, now: KnownFile | None) -> bool:

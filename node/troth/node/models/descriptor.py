@@ -1,4 +1,4 @@
-"""The descriptor of a model folder, with a cache of the one slow part, the weights root.
+"""The descriptor of a model folder, with a cache of what is slow: the weights root, and the look for NaN.
 
 The cache lies beside the folder (`.NAME.roots.json`). An entry holds the SHA-256 of each weight file, its inode, size
 and times: as long as they stand, the files are not read again; otherwise their hashes decide. Whoever writes into the
@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.sources import stamp
-from troth.node.models.tensor_files import raw_tensors
+from troth.node.models.tensor_files import raw_tensors, require_numbers
 from troth.node.weights_root import numbers_root, weights_root
 from troth.protocol.architecture import WEIGHTS_VERSION, canonical_json, with_version
 from troth.protocol.hashing import keccak256
@@ -66,7 +67,8 @@ def cached_weights_root(
     if cache.get("stamps") != stamps:
         hashes = {path.name: _file_hash(path) for path in folder.weight_files}
         known = cache.get("roots", {}) if cache.get("hashes") == hashes else {}
-        cache = {"version": 1, "stamps": stamps, "hashes": hashes, "roots": known}
+        looked = {"numbers": cache["numbers"]} if "numbers" in cache else {}
+        cache = {"version": 1, "stamps": stamps, "hashes": hashes, "roots": known, **looked}
     said = keccak256(canonical_json(folder.quantisation)).hex()
     name = str(dtype) if version == 1 else f"raw {said}"
     found = cache["roots"].get(name)
@@ -91,6 +93,20 @@ def contradicts_cache(folder: ModelFolder, name: str) -> bool:
     """Whether a file of weights surely is another than the one whose root was computed; reads all of it."""
     known = _read_cache(_cache_file(folder)).get("hashes", {}).get(name)
     return known is not None and _file_hash(folder.path / name) != known
+
+
+def require_known_numbers(folder: ModelFolder) -> None:
+    """Raise ModelError where weights hold NaN or infinity; files that were seen to hold none are not read again."""
+    cache_file = _cache_file(folder)
+    stamps = _stamps(folder)
+    looked = {"stamps": stamps, "quantisation": keccak256(canonical_json(folder.quantisation)).hex()}
+    if _read_cache(cache_file).get("numbers") == looked:
+        return
+    require_numbers(raw_tensors(folder.path), method=str((folder.quantisation or {}).get("quant_method", "")))
+    _require_still(folder, stamps)
+    # Where nothing can be written beside the folder, each start looks again.
+    with suppress(OSError):
+        _write_cache(cache_file, {"version": 1, **_read_cache(cache_file), "numbers": looked})
 
 
 def _cache_file(folder: ModelFolder) -> Path:

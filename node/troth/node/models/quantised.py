@@ -17,6 +17,7 @@ import numpy as np
 from troth.node.errors import ModelError
 from troth.node.models.patterns import fitting
 from troth.node.models.quantised_layouts import (
+    FLOAT8,
     PackedLayout,
     PackedPart,
     Shape,
@@ -34,6 +35,12 @@ from troth.node.models.weights import FLOATS
 METHODS = {"awq": awq, "gptq": gptq, "fp8": fp8, "mxfp4": mxfp4}
 SUPPORTED = (*METHODS, "compressed-tensors")
 OTHER_SOURCE = "Fetch the model again from its source."
+OTHER_COPIES = {
+    "modelopt": "Use a copy in the format of compressed-tensors (nvfp4-pack-quantized or float-quantized).",
+    "modelopt_fp4": "Use a copy in the format of compressed-tensors (nvfp4-pack-quantized).",
+    "nvfp4": "Use a copy in the format of compressed-tensors (nvfp4-pack-quantized).",
+}
+"""What to do instead, of methods that are met often."""
 MOST_EXCEPTIONS, MOST_GROUPS = 1 << 16, 64
 ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
 """Small layers of mixtures that engines take whole, whatever config.json says."""
@@ -59,6 +66,8 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     """
     by_name = {one.name: one for one in tensors}
     layouts = _Layouts(settings, {one.name.rpartition(".")[0] for one in tensors})
+    if layouts.method == "fp8":
+        _require_single_experts(tensors)
     shapes: dict[str, Shape] = {}
     layers, used = set[str](), set[str]()
     for tensor in tensors:
@@ -109,7 +118,8 @@ class _Layouts:
         self.method = str(settings.get("quant_method", "")).lower()
         if self.method not in SUPPORTED:
             what = f"this quantisation is not served; {', '.join(SUPPORTED)} are"
-            raise ModelError(what, self.method or None, "Use another copy of the model.")
+            remedy = OTHER_COPIES.get(self.method, "Use another copy of the model.")
+            raise ModelError(what, self.method or None, remedy)
         self._exceptions = _exceptions(settings)
         groups = _groups(settings) if self.method == "compressed-tensors" else []
         targets = [target for group in groups for target in group["targets"]]
@@ -255,6 +265,8 @@ def _weight(
             _refuse_tensor(beside, f"a weight of {shape}, as {tensor.name} has it, wants {wanted}")
         if ending.endswith("g_idx"):
             _require_order(beside, by_name[f"{layer}{'.weight_scale' if ending[1] == 'w' else '.scales'}"])
+        if ending.endswith("_global_scale"):
+            _require_divisor(beside)
         found.add(beside.name)
     return shape, frozenset(found)
 
@@ -287,6 +299,20 @@ def _require_order(order: RawTensor, scales: RawTensor) -> None:
 
 def _numbers(tensor: RawTensor) -> Any:
     return np.frombuffer(bytes(read_rows(tensor, 0, tensor.rows)), dtype="<i8" if tensor.dtype == "I64" else "<i4")
+
+
+def _require_single_experts(tensors: Sequence[RawTensor]) -> None:
+    """As makers publish FP8 and vLLM reads it; transformers writes all experts of a layer as one tensor."""
+    if fused := min((one.name for one in tensors if one.dtype in FLOAT8 and len(one.shape) == 3), default=None):
+        remedy = "Use the copy that the model's makers publish, in which each expert has tensors of its own."
+        raise ModelError("all experts of a layer are one tensor of FP8, which is not served", fused, remedy)
+
+
+def _require_divisor(scale: RawTensor) -> None:
+    """Engines divide by it without looking."""
+    (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
+    if not (0 < found < np.inf and 1 / found < np.inf):
+        _refuse_tensor(scale, f"scales are divided by it, and it is {found}")
 
 
 def _require_no_orphans(names: Iterable[str], layouts: Sequence[PackedLayout]) -> None:

@@ -22,10 +22,12 @@ Shape = tuple[int, ...]
 WORD = 32
 """Bits of a word that holds several packed numbers."""
 SCALES = frozenset({"F16", "BF16", "F32"})
-WORDS, BYTES, SIGNED, FLOAT8 = (frozenset({name}) for name in ("I32", "U8", "I8", "F8_E4M3"))
+WORDS, BYTES, SIGNED, FLOAT8, SINGLE = (frozenset({name}) for name in ("I32", "U8", "I8", "F8_E4M3", "F32"))
 SCALAR: tuple[Shape, ...] = ((), (1,))
 MX_GROUP, MX_BYTES = 32, 16
 """MXFP4: numbers that share a scale, and the bytes that hold them."""
+NV_GROUP = 16
+"""NVFP4: numbers that share a scale."""
 LARGEST_SIZE = 1 << 24
 OTHER = "Use another copy of the model, or correct quantization_config."
 
@@ -136,6 +138,12 @@ def awq(settings: Mapping[str, Any]) -> PackedLayout:
 
 def gptq(settings: Mapping[str, Any]) -> PackedLayout:
     """GPTQ: inputs packed into words, zero points of outputs too, and perhaps an order of the inputs."""
+    if settings.get("bits") == 3:
+        what, remedy = (
+            "GPTQ of 3 bits packs numbers across words, which vLLM 0.32 does not read",
+            "Use a copy of 4 bits.",
+        )
+        raise ModelError(what, 3, remedy)
     bits = number(settings, "bits", allowed=frozenset({2, 4, 8}))
     size, factor = _group_size(settings, "group_size"), WORD // bits
     truth(settings, "desc_act", usual=False)
@@ -207,6 +215,8 @@ def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
     weights = group.get("weights")
     if not isinstance(weights, Mapping):
         refuse("a group says nothing of its weights", weights)
+    if form == "nvfp4-pack-quantized":
+        return _nvfp4(weights, group.get("input_activations"))
     scheme = _Scheme.read(weights, group.get("input_activations"))
     if form == "pack-quantized":
         return _packed(scheme)
@@ -216,7 +226,33 @@ def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
         if kind not in {"int", "float"} or kind != wanted or scheme.bits != 8:
             refuse(f"{form} is not of {scheme.bits} bits of the type", kind)
         return _plain(scheme, SIGNED if kind == "int" else FLOAT8)
-    refuse("this format of compressed-tensors is not served; use pack-, int-, float- or naive-quantized", form)
+    refuse(
+        "this format of compressed-tensors is not served; use pack-, int-, float-, naive- or nvfp4-pack-quantized", form
+    )
+
+
+def _nvfp4(weights: Mapping[str, Any], activations: Any) -> PackedLayout:
+    """NVFP4: two numbers in a byte, a scale in FP8 for 16 of them, and one for all, by which those are divided."""
+    number(weights, "num_bits", allowed=frozenset({4}))
+    size = number(weights, "group_size", allowed=frozenset({NV_GROUP}))
+    kind = word(weights, "type", ""), word(weights, "strategy", "")
+    if kind != ("float", "tensor_group") or not truth(weights, "symmetric", usual=True):
+        refuse("NVFP4 is of symmetric floats in a tensor_group", kind)
+
+    def weight(packed: Shape) -> Shape:
+        outputs, pairs = _matrix(packed)
+        return outputs, 2 * pairs
+
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
+        outputs, inputs = shape
+        return {
+            ".weight_scale": PackedPart(FLOAT8, ((outputs, groups(inputs, size)),)),
+            ".weight_global_scale": PackedPart(SINGLE, SCALAR),
+            ".input_global_scale": PackedPart(SINGLE, SCALAR, needed=activations is not None),
+        }
+
+    endings = frozenset({".weight_scale", ".weight_global_scale", ".input_global_scale"})
+    return PackedLayout(".weight_packed", BYTES, weight, parts, endings=endings)
 
 
 @dataclass(frozen=True, slots=True)

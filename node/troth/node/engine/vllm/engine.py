@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +20,7 @@ from troth.node.engine.vllm.row_store import RowStore
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_to_words
 from troth.node.engine.vllm.sessions import EngineSessions
 from troth.node.engine.vllm.settings import BLOCK, EngineSettings
-from troth.node.engine.vllm.supervision import Supervisor
+from troth.node.engine.vllm.supervision import Supervisor, started_of_same
 from troth.node.engine.vllm.texts import EngineTexts
 from troth.node.errors import BadInput, EngineError, ModelError, NodeBusy
 from troth.node.models.folder import ModelFolder
@@ -38,8 +38,19 @@ HELD_OPEN = 2
 class VllmEngine:
     """See `interface.WholeEngine`. vLLM is started by the first call, which waits for it: half a minute."""
 
-    def __init__(self, folder: ModelFolder, settings: EngineSettings, *, supervisor: Supervisor | None = None) -> None:
+    def __init__(
+        self,
+        folder: ModelFolder,
+        settings: EngineSettings,
+        *,
+        supervisor: Supervisor | None = None,
+        unchanged: Callable[[], object] = lambda: None,
+    ) -> None:
         """Check that vLLM is there.
+
+        Args:
+            unchanged: raises ModelError where the folder's files are no longer those that were checked; returns their
+                stamps. vLLM reads them whenever it is started.
 
         Raises:
             ConfigError: it is not; the message names the command that installs it.
@@ -55,7 +66,9 @@ class VllmEngine:
         self._hidden_size = int(config["hidden_size"])
         self._vocabulary = int(config["vocab_size"])
         self._audience = Audience()
-        self._supervisor = supervisor or Supervisor(lambda: Core.start(settings, self._audience))
+        self._supervisor = supervisor or Supervisor(
+            lambda: started_of_same(lambda: Core.start(settings, self._audience), unchanged)
+        )
         self._texts = EngineTexts(RowStore(BLOCK, settings.row_bytes))
         self._sessions = EngineSessions()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from troth.node.errors import EngineError, NodeBusy
+from troth.node.errors import EngineError, ModelError, NodeBusy
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,42 @@ class Mortal(Protocol):
 
     async def close(self) -> None:
         """Free what it held."""
+
+
+Started = TypeVar("Started", bound=Mortal)
+
+
+async def started_of_same(start: Callable[[], Awaitable[Started]], unchanged: Callable[[], object]) -> Started:
+    """An engine that has read the files that were checked: as `unchanged` before it was started, and again after.
+
+    Args:
+        unchanged: looks at the files, reading some of them; returns what they are now and raises ModelError where they
+            are others than those that were checked.
+
+    Raises:
+        EngineError: they are others, or were written, exchanged or linked meanwhile, even if they are back now; the
+            engine is closed. Or it cannot be started.
+    """
+    before = await _looked(unchanged)
+    engine = await start()
+    try:
+        if await _looked(unchanged) != before:
+            what, remedy = (
+                "files of the model were touched while the engine read them",
+                "Leave them alone; it is retried.",
+            )
+            raise EngineError(what, None, remedy)
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
+
+
+async def _looked(unchanged: Callable[[], object]) -> object:
+    try:
+        return await asyncio.to_thread(unchanged)
+    except ModelError as error:
+        raise EngineError(f"the engine is not started: {error.what}", error.value, error.remedy) from error
 
 
 class Supervisor:
