@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,16 @@ def troth(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TROTH_")}
     environment = {**kept, "TROTH_PASSWORD_FILE": str(password), "TROTH_RPC": AWAY, "TROTH_FACTORY": FACTORY}
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from troth.command.main import main; main()", *map(str, arguments)]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+            command,
+            env=environment | more,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
 
     create_account(tmp_path / "operator.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
@@ -83,3 +90,40 @@ def test_an_audit_without_a_chain_could_not_complete(troth: Callable[..., subpro
     assert ended.returncode == 3, ended.stderr
     assert "The chain node cannot be reached" in ended.stdout + ended.stderr
     assert "secret" not in ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """A node that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield f"http://user:secret@127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", ["audit market", "node status", "scheduler status"])
+def test_who_waits_for_a_node_that_hangs_is_told_so(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], hanging: str, command: str
+) -> None:
+    party, home = command.split(maxsplit=1)[0], {"TROTH_HOME": str(tmp_path)}
+    if party != "audit":
+        set_up(troth, tmp_path, party)
+        file = tmp_path / party / f"{party}.toml"
+        file.write_text(file.read_text().replace(AWAY, hanging))
+        home = {"TROTH_HOME": str(tmp_path / party)}
+    ended = troth(*command.split(), TROTH_RPC=hanging, TROTH_CHAIN_TIMEOUT="4", **home)
+    assert ended.returncode in {1, 3}, ended.stderr
+    assert "waiting for the chain node http://127.0.0.1:" in ended.stderr
+    assert "at most 4 s in all (--chain-timeout)" in ended.stderr
+    assert "did not answer eth_" in ended.stdout + ended.stderr
+    assert "secret" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["model list", "node status", "scheduler status", "client tabs", "relay doctor", "committee status"]
+)
+def test_a_home_that_is_a_file_is_refused(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], command: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    ended = troth(*command.split(), "--home", tmp_path / "file")
+    assert ended.returncode == 2
+    assert "is a file" in ended.stderr

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from troth.chain import retries, rpc
+from troth.chain import retries, rpc, waiting
 from troth.chain.errors import ChainUnavailable, GasTooDear, RpcRefused, without_credentials
 from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
@@ -28,7 +28,7 @@ def failure(code: int, message: str) -> Answer:
 
 
 @asynccontextmanager
-async def node(*answers: Answer | None, timeout: float = 60.0) -> AsyncIterator[tuple[Rpc, list[str]]]:
+async def node(*answers: Answer | None, timeout: float | None = 60.0) -> AsyncIterator[tuple[Rpc, list[str]]]:
     """A node that gives these answers in turn; None stays silent."""
     pending, asked = list(answers), []
     silence = asyncio.Event()
@@ -199,3 +199,43 @@ async def test_why_nothing_answers_is_said_in_the_system_s_words(url: str, reaso
     # A resolver that cannot be asked says another thing, and never a class of a library.
     assert reason in caught.value.what or "resolution" in caught.value.what
     assert "Error" not in caught.value.what
+
+
+async def test_who_waits_is_told_once_and_the_end_has_one_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(waiting.LIMIT_VARIABLE, "0.5")
+    monkeypatch.setattr(waiting, "NOTICE_SECONDS", 0.05)
+    async with node(*[None] * 9, timeout=60.0) as (client, asked):
+        for _ in range(2):
+            with pytest.raises(ChainUnavailable, match=r"did not answer eth_call within 0\.5 s") as caught:
+                await client.request("eth_call")
+            assert "--chain-timeout" in caught.value.remedy
+        assert len(asked) <= 2, "the limit ends a request, whatever one answer may take"
+        assert [one.getMessage() for one in caplog.records if one.name == waiting.__name__] == [
+            f"waiting for the chain node {client.place}, at most 0.5 s in all (--chain-timeout)"
+        ]
+
+
+async def test_a_node_that_answered_is_named_again_when_it_hangs_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(waiting.LIMIT_VARIABLE, "0.2")
+    monkeypatch.setattr(waiting, "NOTICE_SECONDS", 0.05)
+    async with node(None, None, None, timeout=0.2) as (client, _):
+        with pytest.raises(ChainUnavailable):
+            await client.request("eth_call")
+    async with node(result("0x1")) as (client, _):
+        assert await client.request("eth_call") == "0x1"
+    assert len(caplog.records) == 1
+    waiting._said.add(client.place)
+    with waiting.told_of(client.place, 1.0):
+        pass
+    assert client.place not in waiting._said
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "3601"])
+def test_a_limit_that_is_no_time_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(waiting.LIMIT_VARIABLE, given)
+    with pytest.raises(ChainUnavailable, match="must be seconds"):
+        Rpc("http://127.0.0.1:1")

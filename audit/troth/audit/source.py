@@ -15,7 +15,7 @@ from troth.audit.evidence import AuditEvidence, GetterAnswer
 from troth.audit.history import History
 from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT, Chain
+from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace, Market
@@ -73,7 +73,7 @@ class Source:
             market = await Market.connect(url, place)
         except ChainError as error:
             raise SourceUnusable(error.what, error.value, error.remedy) from error
-        return cls(market, Rpc(url, timeout=REQUEST_TIMEOUT))
+        return cls(market, Rpc(url))
 
     async def __aenter__(self) -> Source:
         return self

@@ -18,7 +18,6 @@ from troth.audit.report import AuditReport, CheckReport, CheckResult, Finding, F
 from troth.audit.source import each, fetched
 from troth.audit.subject import AuditSubject, unavailable
 from troth.audit.transactions import Transaction
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError
 from troth.chain.rpc import Rpc
 from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
@@ -236,7 +235,7 @@ def transactions_of(reading: TicketsReading) -> tuple[Hash32, ...]:
 
 async def calls_of(url: str, reading: TicketsReading) -> dict[Hash32, Transaction]:
     """The transactions that spent or refunded, as far as the node has them."""
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         found = await each(transactions_of(reading), lambda wanted: fetched(rpc, wanted))
     finally:

@@ -29,7 +29,7 @@ def watch(
     *,
     watched: WatchedOptions,
     home: Annotated[
-        Path, typer.Option("--home", envvar="TROTH_WATCH_HOME", help="Folder of the state.")
+        Path, typer.Option("--home", file_okay=False, envvar="TROTH_WATCH_HOME", help="Folder of the state.")
     ] = DEFAULT_HOME,
     evidence: Annotated[
         Path | None,

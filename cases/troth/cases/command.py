@@ -41,7 +41,9 @@ DEFAULT_HOME = Path("~/.troth/cases")
 app = typer.Typer(no_args_is_help=True, help="Act on evidence: convict, go to court, summon. Exit 4: nothing to do.")
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Evidence, or a receipt.")]
-HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_CASES_HOME", help="Folder of journal and state.")]
+HomeOption = Annotated[
+    Path, typer.Option("--home", file_okay=False, envvar="TROTH_CASES_HOME", help="Folder of journal and state.")
+]
 
 
 @option_group

@@ -21,7 +21,8 @@ DEFAULT_HOME = Path("~/.troth").expanduser()
 Result = TypeVar("Result")
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
+    Path,
+    typer.Option("--home", file_okay=False, envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration."),
 ]
 CheckOption = Annotated[
     str,

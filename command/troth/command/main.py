@@ -49,6 +49,14 @@ def root(
             help="Most that a unit of gas may cost, like 200gwei; without it 1000gwei.",
         ),
     ] = "",
+    chain_timeout: Annotated[
+        str,
+        typer.Option(
+            "--chain-timeout",
+            envvar="TROTH_CHAIN_TIMEOUT",
+            help="Seconds to wait for an answer of the chain node; without it 20.",
+        ),
+    ] = "",
     debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
     """Verified LLM inference from machines you need not trust."""
@@ -58,6 +66,8 @@ def root(
         os.environ["TROTH_PRICE"] = price
     if max_fee:
         os.environ["TROTH_MAX_FEE"] = max_fee
+    if chain_timeout:
+        os.environ["TROTH_CHAIN_TIMEOUT"] = chain_timeout
 
 
 def _wants_debug(arguments: Sequence[str]) -> bool:

@@ -32,7 +32,10 @@ app.add_typer(tickets_command.app, name="tickets")
 app.add_typer(changes_command.app, name="members")
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+    ),
 ]
 DEFAULT_HOME = Path("~/.troth/committee")
 

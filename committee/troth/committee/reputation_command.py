@@ -34,7 +34,10 @@ ContractOption = Annotated[
     str, typer.Option("--reputation", envvar="TROTH_REPUTATION", help="The Reputation contract, 0x….")
 ]
 MemberHomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+    ),
 ]
 PayingOption = Annotated[
     Path, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of who sends and pays.")

@@ -29,7 +29,10 @@ DEFAULT_HOME = Path("~/.troth/explorer")
 DEFAULT_PORT = 8780
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment."
+    ),
 ]
 DatabaseOption = Annotated[
     str,

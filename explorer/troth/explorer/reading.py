@@ -50,7 +50,6 @@ GAS_AT_ONCE = 200
 """Transactions whose receipts are asked for in one go."""
 ENTRIES_AT_ONCE = 50
 """Log entries examined between two audits of the chain, so that a long log does not keep the badge from moving."""
-REQUEST_SECONDS = 20.0
 RESTART_SECONDS = 2.0
 
 
@@ -180,7 +179,7 @@ async def read(settings: ReaderSettings, once: bool = False) -> None:
     """Read until cancelled; ``once``: until the index holds the newest block, all logs and one audit."""
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = await running.find_place(settings.rpc, settings.factory, settings.bank, settings.start)
-    rpc = Rpc(settings.rpc, timeout=REQUEST_SECONDS)
+    rpc = Rpc(settings.rpc)
     shown = ShownFindings(settings.home / "findings.sqlite")
     try:
         async with (

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.deployment import (
     BEGIN_STEP,
     COMMITTEE_STEP,
@@ -148,7 +147,7 @@ async def describe(
 
 
 async def _found_services(url: str, places: Mapping[str, Address], last: int) -> dict[str, ServicePlace]:
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         return {
             name: ServicePlace(place, await _code_hash(rpc, place), await creation_of(rpc, place, last))
@@ -181,7 +180,7 @@ async def creation_of(rpc: Rpc, contract: Address, last: int) -> Hash32 | None:
 
 async def _identity(url: str, wish: CreationWish, plan: CreationPlan, key: Key) -> dict[str, object]:
     """What must be the same in every run of one creation."""
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         genesis = (await rpc.request("eth_getBlockByNumber", "0x0", False) or {}).get("hash")
     finally:
@@ -238,7 +237,7 @@ async def _described(
     contracts, made = contracts_of(factory, wish.parameters), steps.get(FACTORY_STEP)
     places = {"factory": factory} | {part: getattr(contracts, part) for part in MARKET_PARTS}
     committee = steps[COMMITTEE_STEP].created if COMMITTEE_STEP in steps else wish.committee
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         return NetworkDescription(
             name=wish.name,

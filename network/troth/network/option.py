@@ -137,11 +137,10 @@ def require_network(network: NetworkDescription, options: Mapping[str, Any]) -> 
 async def require_chain(network: NetworkDescription, url: str) -> None:
     """WrongNetwork unless the node is on the network's chain and its factory stands there."""
     from troth.chain import decoding
-    from troth.chain.adapter import REQUEST_TIMEOUT
     from troth.chain.rpc import Rpc
     from troth.network.errors import WrongNetwork
 
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         found = decoding.quantity(await rpc.request("eth_chainId"))
         if found != network.chain_id:

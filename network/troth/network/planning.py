@@ -13,7 +13,6 @@ from pathlib import Path
 from eth_abi.exceptions import DecodingError
 
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.deployment import (
     BEGIN_STEP,
     COMMITTEE_STEP,
@@ -145,7 +144,7 @@ class CreationPlan:
 async def plan_creation(url: str, wish: CreationWish, sender: Address | None) -> CreationPlan:
     """Ask the chain about everything; nothing is sent. Raises ChainUnavailable, or CreationRefused for the asset."""
     chain = await probe_chain(url)
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         paid = await asset_of(rpc, wish.parameters.asset)
         await _require_code(rpc, wish.factory, FACTORY, "--factory")

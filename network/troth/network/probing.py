@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainUnavailable, RpcRefused
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.rpc import Rpc
@@ -86,7 +85,7 @@ class ProbedChain:
             raise ChainUnfit(what, f"chain {self.chain_id}", remedy)
 
 
-async def probe_chain(url: str, *, timeout: float = REQUEST_TIMEOUT) -> ProbedChain:
+async def probe_chain(url: str, *, timeout: float | None = None) -> ProbedChain:
     """Ask a node for everything. Raises ChainUnavailable if it does not answer at all."""
     rpc = Rpc(url, timeout=timeout)
     try:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError, ChainUnavailable, RpcRefused, WrongChain
 from troth.chain.market import find_deployed
 from troth.chain.rpc import Rpc
@@ -63,7 +62,7 @@ class Verification:
         return 1 if False in verdicts else INCOMPLETE if None in verdicts else 0
 
 
-async def verify(network: NetworkDescription, url: str, *, timeout: float = REQUEST_TIMEOUT) -> Verification:
+async def verify(network: NetworkDescription, url: str, *, timeout: float | None = None) -> Verification:
     """Compare a network with its chain over a node; where that does not answer, the checks are not completed."""
     rpc = Rpc(url, timeout=timeout)
     try:
@@ -191,7 +190,7 @@ class _Verifier:
         """A suggested node on another chain would lead every reader astray; one that is away is nobody's fault."""
         what, away = "the chain nodes that the file suggests are on this chain", 0
         for url in self._network.rpc:
-            rpc = Rpc(url, timeout=REQUEST_TIMEOUT, attempts=1)
+            rpc = Rpc(url, attempts=1)
             try:
                 found = decoding.quantity(await rpc.request("eth_chainId"))
             except ChainError:

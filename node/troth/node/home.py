@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for configuration, keys, models and records.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder for configuration, keys, models and records."
+    ),
 ]
 
 DEFAULT_HOME = Path("~/.troth").expanduser()

@@ -17,9 +17,6 @@ from troth.protocol.types import Address, Hash32
 
 Result = TypeVar("Result")
 
-REQUEST_TIMEOUT = 10.0
-"""Seconds for one answer of the node."""
-
 RECEIPT_TIMEOUT = 120.0
 """Seconds for a transaction to be mined: some ten slots of Ethereum."""
 
@@ -39,7 +36,7 @@ class Chain:
         contract: Address,
         *,
         chain_id: int | None = None,
-        timeout: float = REQUEST_TIMEOUT,
+        timeout: float | None = None,
         attempts: int = ATTEMPTS,
     ) -> Chain:
         """Connect; WrongChain if the node is on another chain than ``chain_id`` or has no code at ``contract``."""

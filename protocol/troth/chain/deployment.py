@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from troth.chain import decoding
-from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
+from troth.chain.adapter import RECEIPT_TIMEOUT, Chain
 from troth.chain.errors import WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
@@ -168,7 +168,7 @@ async def submit(
 
     Raises ChainRejected if the contract refuses it.
     """
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
         transaction = await transactions.send(call, key, to, None)
@@ -179,7 +179,7 @@ async def submit(
 
 async def estimate(url: str, call: Call, sender: Address, to: Address | None = None) -> Simulation:
     """What a creation, or a call, would cost, without sending it; raises ChainRejected if it would revert."""
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
         fees, gas = await transactions.fees(), await transactions.estimate(call, sender, to)
@@ -205,7 +205,7 @@ async def deploy_market(
     services: ServiceRules | None = None,
     record: DeploymentRecord | None = None,
     report: Report = lambda step, receipt: None,
-    request_timeout: float = REQUEST_TIMEOUT,
+    request_timeout: float | None = None,
     receipt_timeout: float = RECEIPT_TIMEOUT,
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.

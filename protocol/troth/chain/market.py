@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from troth.chain import decoding
-from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
+from troth.chain.adapter import RECEIPT_TIMEOUT, Chain
 from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
@@ -58,7 +58,7 @@ async def find_place(rpc_url: str, factory: Address, bank: Address | None = None
 
 async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Deployed:
     """What the factory said when that deployment stood, its parameters among it."""
-    rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(rpc_url)
     try:
         found = await _deployments(rpc, factory, bank, start)
     finally:
@@ -86,7 +86,7 @@ async def founding(rpc_url: str, place: DeploymentPlace, start: int) -> list[tup
     """Transactions in which a factory made a deployment, with their blocks, from a block on: parameters, then parts."""
     deployed = await find_deployed(rpc_url, place.factory, place.contracts.bank, place.block)
     wanted = {"address": place.factory, "topics": [None, decoding.hexadecimal(deployed.deployment)]}
-    rpc, found = Rpc(rpc_url, timeout=REQUEST_TIMEOUT), dict[Hash32, int]()
+    rpc, found = Rpc(rpc_url), dict[Hash32, int]()
     try:
         async for logs in _in_parts(rpc, wanted, start, place.block):
             found |= {one.meta.transaction: one.meta.block for one in logs}
@@ -124,7 +124,7 @@ class Market:
 
     @classmethod
     async def connect(
-        cls, url: str, place: DeploymentPlace, *, chain_id: int | None = None, timeout: float = REQUEST_TIMEOUT
+        cls, url: str, place: DeploymentPlace, *, chain_id: int | None = None, timeout: float | None = None
     ) -> Market:
         """Connect; WrongChain if the node is on another chain or has no Bank at its address."""
         chain = await Chain.connect(url, place.contracts.bank, chain_id=chain_id, timeout=timeout)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT, Chain
+from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, WrongChain
 from troth.chain.rpc import Rpc
 from troth.protocol import committee_calls, typed_data, vrf
@@ -132,7 +132,7 @@ async def _look_up(
     fresh = [(event, before) for event, before in settled if event.meta.transaction not in known]
     if not fresh:
         return
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         async with await Chain.connect(url, committee) as other:
             for event, before in fresh:

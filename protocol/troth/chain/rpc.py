@@ -6,6 +6,7 @@ time on ten thousand logs.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -15,9 +16,10 @@ import aiohttp
 
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
 from troth.chain.retries import attempts_of
+from troth.chain.waiting import LIMIT_VARIABLE, told_of, waiting_limit
 
 ATTEMPTS = 4
-"""Tries of an idempotent request before ChainUnavailable: with the pauses of ``retries``, 1.4 s and the timeouts."""
+"""Tries of an idempotent request before ChainUnavailable, within the limit of ``waiting``: their pauses take 1.4 s."""
 
 ANSWER_LIMIT = 256 << 20
 """Bytes of one answer, unpacked; ten thousand logs have a twentieth. A node that goes on does not take all memory."""
@@ -41,21 +43,28 @@ def _may_pass(error: Exception) -> bool:
 class Rpc:
     """One node; whatever is asked of it may be repeated: reads, and sending one same signed transaction."""
 
-    def __init__(self, url: str, *, timeout: float, attempts: int = ATTEMPTS) -> None:
+    def __init__(self, url: str, *, timeout: float | None = None, attempts: int = ATTEMPTS) -> None:
+        """``timeout``: seconds for one answer; by default half of what a request may take with its repetitions."""
         self.place = without_credentials(url)
         if not url.startswith(("http://", "https://")):
             raise ChainUnavailable("The RPC address must be http or https", self.place, "Correct --rpc.")
         self._attempts = attempts
         self._url = url
-        self._timeout = timeout
+        self._limit = waiting_limit()
+        self._timeout = self._limit / 2 if timeout is None else timeout
         self._numbers = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
 
     async def request(self, method: str, *parameters: object) -> Any:
         """The ``result`` of a call; RpcRefused for an error object, ChainUnavailable when no attempt got an answer."""
-        async for attempt in attempts_of(_may_pass, most=self._attempts):
-            with attempt:
-                return await self._once(method, parameters)
+        try:
+            with told_of(self.place, self._limit):
+                async with asyncio.timeout(self._limit):
+                    async for attempt in attempts_of(_may_pass, most=self._attempts):
+                        with attempt:
+                            return await self._once(method, parameters)
+        except TimeoutError as error:
+            raise self._silent(method, self._limit) from error
         raise AssertionError("the last failure is raised")
 
     async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
@@ -68,7 +77,7 @@ class Rpc:
                 content = await self._answer_to(method, body)
             answer = json.loads(content)
         except TimeoutError as error:
-            raise self._unavailable(f"The chain node did not answer {method} in time") from error
+            raise self._silent(method, self._timeout) from error
         except aiohttp.ClientResponseError as error:
             raise self._unavailable(f"The chain node answered {method} with HTTP status {error.status}") from error
         except (aiohttp.ClientError, ConnectionError) as error:
@@ -93,6 +102,13 @@ class Rpc:
 
     def _unavailable(self, what: str) -> ChainUnavailable:
         return ChainUnavailable(what, self.place, "Check that the node runs and that --rpc names it; then repeat.")
+
+    def _silent(self, method: str, seconds: float) -> ChainUnavailable:
+        remedy = (
+            "Check that the node is well and that --rpc names it; then repeat. For one that is only slow, give more "
+            f"seconds: troth --chain-timeout 60, or {LIMIT_VARIABLE}=60."
+        )
+        return ChainUnavailable(f"The chain node did not answer {method} within {seconds:g} s", self.place, remedy)
 
     def _refusal(self, method: str, error: Any) -> RpcRefused:
         if not isinstance(error, dict):

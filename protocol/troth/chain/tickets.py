@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from troth.chain.adapter import REQUEST_TIMEOUT, Chain
+from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected, RpcRefused, WrongChain
 from troth.chain.rpc import Rpc
 from troth.chain.tokens import holdings
@@ -75,7 +75,7 @@ async def read_tickets(
 
 
 async def _words(url: str, chain: Chain, reading: TicketsReading, asset: Address) -> None:
-    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    rpc = Rpc(url)
     try:
         held = await holdings(rpc, asset, reading.place.contract, reading.block)
         for epoch, denomination in reading.fold.sold:

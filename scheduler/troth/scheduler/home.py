@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state."
+    ),
 ]
 DEFAULT_HOME = Path("~/.troth/scheduler")
 

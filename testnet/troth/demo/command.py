@@ -25,7 +25,10 @@ MOST_PIXELS = 1500
 """Of a picture: what is taller is not looked at to its end."""
 
 Models = Annotated[
-    Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
+    Path,
+    typer.Option(
+        "--models", file_okay=False, envvar="TROTH_MODELS", help="Home folder that keeps the converted model."
+    ),
 ]
 
 
@@ -130,7 +133,8 @@ def tickets(*, models: Models = Path("~/.troth")) -> None:
 def network(
     *,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where its files go; default: `network` in the models' folder.")
+        Path | None,
+        typer.Option("--folder", file_okay=False, help="Where its files go; default: `network` in the models' folder."),
     ] = None,
     models: Models = Path("~/.troth"),
 ) -> None:

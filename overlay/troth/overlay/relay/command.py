@@ -17,7 +17,8 @@ app = typer.Typer(
 )
 
 HomeOption = Annotated[
-    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this relay's configuration and keys.")
+    Path,
+    typer.Option("--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this relay's configuration and keys."),
 ]
 DEFAULT_HOME = Path("~/.troth/relay")
 
