@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from support.ticket_committee import TicketCommittee
@@ -29,10 +30,12 @@ TRIALS = {1: 293_000, 8: 93_000, 32: 75_000, 100: 71_000}
 """Gas a ticket in a trial that came before: redeeming alone, without a tab."""
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """Processor times on one thread of this machine, then gas by receipts of a real EVM."""
     committee = TicketCommittee.dealt(members=MEMBERS, threshold=THRESHOLD, denominations=1)
-    return [*_signing(committee), *_checking(committee), *_gas()]
+    yield from _signing(committee)
+    yield from _checking(committee)
+    yield from _gas()
 
 
 def _signing(committee: TicketCommittee) -> list[Figure]:
