@@ -42,6 +42,18 @@ def test_no_class_name_is_defined_twice() -> None:
     assert {name: where for name, where in class_places().items() if len(where) > 1} == {}
 
 
+def test_no_pattern_of_a_message_lets_a_lines_end_through(everything: tuple[Source, ...]) -> None:
+    """A dollar sign fits before a last line's end, too; msgspec searches."""
+    found = [
+        f"{source.name}:{node.lineno} {node.value.value}"
+        for source in everything
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.keyword) and node.arg == "pattern" and isinstance(node.value, ast.Constant)
+        if str(node.value.value).endswith("$")
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_no_modules_import_one_another() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
     assert circles(imports()) == []

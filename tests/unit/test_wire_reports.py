@@ -6,11 +6,13 @@ import json
 import struct
 from typing import Any
 
+import msgspec
 import pytest
 from support.pool_members import report
 
 from troth.protocol.errors import WireError
 from troth.protocol.wire import decode_frame, encode_frame
+from troth.protocol.wire_fields import AddressText
 from troth.protocol.wire_reports import HostingPart, LinkPart, Reported, SpanPart
 
 NODE = "0x" + "ab" * 20
@@ -50,3 +52,12 @@ def test_what_lies_out_of_bounds_is_no_report(fields: dict[str, Any]) -> None:
     assert decode_frame(changed()).header == report(3, 0, 4)
     with pytest.raises(WireError):
         decode_frame(changed(**fields))
+
+
+@pytest.mark.parametrize("ending", ["\n", " ", "a"])
+def test_an_address_ends_where_it_ends(ending: str) -> None:
+    """A pattern that ends in a dollar sign lets one line's end through, which is another string and the same address."""
+    address = "0x" + "ab" * 20
+    assert msgspec.convert(address, AddressText) == address
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(address + ending, AddressText)

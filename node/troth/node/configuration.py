@@ -66,7 +66,7 @@ VERSION = 1
 
 EngineName = Literal["torch", "vllm"]
 RouterWay = Literal["any", "pcp", "nat-pmp", "upnp"]
-_Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
+_Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}\Z")]
 
 
 class _Earning(Section, frozen=True, forbid_unknown_fields=True):

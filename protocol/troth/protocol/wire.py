@@ -90,7 +90,7 @@ class Released(_Message, frozen=True):
 class Failure(_Message, frozen=True):
     """A refusal: ``code`` for programs, ``message`` and ``remedy`` for people. Never carries prompt text."""
 
-    code: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    code: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,63}\Z")]
     message: Text
     remedy: Text
 

@@ -70,8 +70,8 @@ from troth.transport.strict_toml import (
     require_version,
 )
 
-_Amount = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
-_Price = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,18})$")]
+_Amount = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})\Z")]
+_Price = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,18})\Z")]
 
 
 class _Prices(Section, frozen=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from troth.protocol.types import Address, to_address
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-Hex32 = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
+Hex32 = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{64}\Z")]
 
 Refuse = Callable[[str, object, str], TrothError]
 """Makes the error from what happened, the value, and the remedy: the class of an error will do."""

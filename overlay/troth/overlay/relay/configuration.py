@@ -48,7 +48,7 @@ class _RelayTable(Section, frozen=True, forbid_unknown_fields=True):
 class _Committee(Section, frozen=True, forbid_unknown_fields=True):
     contract: str
     rpc: str
-    region: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{0,16}$")] = ""
+    region: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{0,16}\Z")] = ""
     bandwidth: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 0
     publish_seconds: Seconds = PUBLISH_SECONDS
     retry_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = RETRY_SECONDS

@@ -23,7 +23,7 @@ _Header = tuple[_Text, _Text]
 class HttpRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One HTTP request; `target` is path and query."""
 
-    method: Annotated[str, msgspec.Meta(pattern="^[A-Z]{1,10}$")]
+    method: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{1,10}\Z")]
     target: Annotated[str, msgspec.Meta(min_length=1, max_length=8192, pattern="^/")]
     headers: Annotated[tuple[_Header, ...], msgspec.Meta(max_length=_HEADERS)]
     body: bytes
