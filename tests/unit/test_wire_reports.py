@@ -56,7 +56,7 @@ def test_what_lies_out_of_bounds_is_no_report(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", " ", "a"])
 def test_an_address_ends_where_it_ends(ending: str) -> None:
-    """A pattern that ends in a dollar sign lets one line's end through, which is another string and the same address."""
+    """A pattern that ends in a dollar sign lets one line's end through: another string for the same address."""
     address = "0x" + "ab" * 20
     assert msgspec.convert(address, AddressText) == address
     with pytest.raises(msgspec.ValidationError):
