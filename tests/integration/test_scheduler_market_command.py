@@ -20,6 +20,7 @@ from troth.protocol.market.parts import Part
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.command import app
 from troth.scheduler.configuration import load_market
+from troth.scheduler.doctor import examine
 from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.initialisation import SchedulerInitOptions, init_market
@@ -76,6 +77,7 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         lighten(home / "keys", secret)
         found = await status_of_market(home)
         assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
+        assert await failing(home) == {"role", "stake", "endpoint", "gas", "process"}
         owner = create_account(tmp_path / "owner.json", "correct horse battery staple", scrypt_n=DEMO_SCRYPT_N)
         anvil.fund(owner)
         asked = Owner(tmp_path / "owner.json", secret, None, "")
@@ -88,6 +90,10 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         assert operator.address == made["operator"]
         anvil.fund(operator)
         anvil.mine(2)
+        assert await failing(home) == {"process"}
+        wrong_files(home)
+        assert await failing(home) >= {"keys", "endpoint", "class"}
+        right_files(home)
         await serves(configuration, operator, stage)
         found = await status_of_market(home)
         assert (found["role"], found["problems"]) == ("scheduler", [])
@@ -95,6 +101,29 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         assert prices_of_market(home)["prices"][0]["prompt_units_per_billion"] == "1000000000"
         await adds(home, secret, stage)
         await leaves(home, secret, stage, anvil)
+
+
+async def failing(home: Path) -> set[str]:
+    """The names of the doctor's checks that fail; each has a fix."""
+    found = [one for one in await examine(home) if not one.ok]
+    assert all(one.fix for one in found)
+    return {one.check for one in found}
+
+
+def wrong_files(home: Path) -> None:
+    """A VRF key that is gone, an endpoint and a class that nobody registered."""
+    (home / "keys" / "vrf.json").rename(home / "keys" / "vrf.away")
+    text = (home / "scheduler.toml").read_text()
+    (home / "scheduler.kept").write_text(text)
+    served = load_market(home).served[0].class_id.hex()
+    text = text.replace("https://127.0.0.1:1", "https://127.0.0.1:2").replace(served, "22" * 32)
+    (home / "scheduler.toml").write_text(text)
+
+
+def right_files(home: Path) -> None:
+    """As before ``wrong_files``."""
+    (home / "keys" / "vrf.away").rename(home / "keys" / "vrf.json")
+    (home / "scheduler.kept").rename(home / "scheduler.toml")
 
 
 async def adds(home: Path, secret: Path, stage: TabsStage) -> None:
@@ -230,3 +259,7 @@ def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
     assert {"run", "tabs", "prices", "status"} <= {
         command.name or command.callback.__name__ for command in app.registered_commands
     }  # type: ignore[union-attr]
+
+
+async def test_the_doctor_without_a_chain_still_looks_at_files(tmp_path: Path) -> None:
+    assert [(one.check, one.ok) for one in await examine(tmp_path)] == [("config", False)]

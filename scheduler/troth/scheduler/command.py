@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from troth.scheduler.command_market import earnings, finish, prices, redeem, tabs, top_up
-from troth.scheduler.command_serving import init, start, status
+from troth.scheduler.command_serving import doctor, init, start, status
 from troth.scheduler.command_transactions import claim, leave, register, withdraw
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app.command()(register)
 app.command()(start)
 app.command("run", hidden=True)(start)
 app.command()(status)
+app.command()(doctor)
 app.command()(tabs)
 app.command()(prices)
 app.command()(earnings)

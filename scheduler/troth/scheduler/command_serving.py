@@ -1,4 +1,4 @@
-"""`init`, `start` and `status`."""
+"""`init`, `start`, `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -154,3 +154,14 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     show(result if as_json or placement is None else {**result, "placement": brief(placement)}, as_json=as_json)
     if result["problems"]:
         sys.exit(1)
+
+
+def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Check files, keys, port, chain, clock, classes, stake and gas; each line that fails says how to fix it."""
+    from troth.scheduler.doctor import examine
+    from troth.transport.health import rendered
+
+    findings = asyncio.run(examine(folder_of(home)))
+    typer.echo(rendered(findings, as_json))
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
