@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 CACHE, ATTENTION = "int8 cache in groups of 32", "int8 attention in groups of 32"
 CHOSEN = ("decode 16 together", "attention as one product", CACHE, ATTENTION)
-LAYERS, PROMPTS, TOKENS = 30, 4, 48
+LAYERS, PROMPTS, TOKENS = 30, 4, 64
 
 
 def test_honest_runs_leave_room_and_slow_cheats_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

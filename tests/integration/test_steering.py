@@ -27,6 +27,7 @@ from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.thresholds import Thresholds, shipped_calibration  # noqa: E402
 from troth.protocol.comparison import judge_states, single_row_factor  # noqa: E402
@@ -252,7 +253,12 @@ async def test_a_verifier_of_the_last_slice_that_holds_all_layers_cannot_tell_a_
     assert shipped is not None
     cuts: Thresholds = shipped.thresholds
     rules = SimpleNamespace(
-        dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut, calibration=under_rules(ZERO_HASH)
+        dtype=1,
+        exact=False,
+        state_cut=cuts.state_cut,
+        margin_cut=cuts.margin_cut,
+        second_cut=SECOND_CUT,
+        calibration=under_rules(ZERO_HASH),
     )
     attacker, most, turned = Attacker(folder, " ".join(TEXTS)), WINDOW * cuts.margin_cut / 1e6, 0
     engine, narrow = TorchEngine(folder, Segment(0, 30), 1), TorchEngine(folder, SECOND, 1)

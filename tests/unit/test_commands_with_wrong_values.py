@@ -166,7 +166,7 @@ def test_wrong_values_are_said_in_words(
     [
         (["case", "show", "--rpc", NOWHERE, "--factory", ADDRESS, "list.json"], "value: list.json"),
         (["audit", "receipt", "list.json"], "value: list.json"),
-        (["audit", "watch", "--rpc", NOWHERE, "--factory", ADDRESS, "--home", "empty"], "A file is where a folder"),
+        (["audit", "watch", "--rpc", NOWHERE, "--factory", ADDRESS, "--home", "empty"], "is a file"),
     ],
 )
 def test_a_file_that_is_another_is_named(
@@ -174,7 +174,8 @@ def test_a_file_that_is_another_is_named(
 ) -> None:
     with pytest.raises(SystemExit):
         main(line)
-    assert said in capsys.readouterr().err
+    # A parser's message stands in a frame, which breaks its lines.
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_what_no_command_foresaw_is_noticed() -> None:

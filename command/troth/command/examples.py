@@ -187,6 +187,7 @@ EXAMPLES: Mapping[str, Iterable[str]] = {
     "scheduler start": ("scheduler start",),
     "scheduler run": ("scheduler run",),
     "scheduler status": ("scheduler status",),
+    "scheduler doctor": ("scheduler doctor --home H",),
     "scheduler tabs": ("scheduler tabs",),
     "scheduler prices": ("scheduler prices",),
     "scheduler earnings": ("scheduler earnings",),
