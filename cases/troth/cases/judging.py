@@ -156,16 +156,15 @@ def _score(
     if committed(context.state, context.definition, rules, trace).root != root:
         return MOST, None
     report = _report(context, claimed, own)
-    return _scaled(report), report
+    return _scaled(context, report), report
 
 
 def _spread(context: JudgingContext, own: Recomputed) -> int:
     """How far a second run of one's own lies from the first, by what a node is judged by."""
     if own.again is None:
         return 0
-    return _scaled(
-        judge_states(cast(Any, context.definition), own.again, own.states, own.high, otherwise=own.otherwise)
-    )
+    again = judge_states(cast(Any, context.definition), own.again, own.states, own.high, otherwise=own.otherwise)
+    return _scaled(context, again)
 
 
 def _lacks_a_run(context: JudgingContext, own: Recomputed, found: StateReport | None) -> bool:
@@ -191,11 +190,14 @@ def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> 
     return judge_states(cast(Any, context.definition), claimed, own.states, own.high)
 
 
-def _scaled(report: StateReport) -> int:
-    """Millionths of the first cut; a single row counts against its own, larger one."""
+def _scaled(context: JudgingContext, report: StateReport) -> int:
+    """Millionths of the first cut; a single row counts against its own, larger one. Long windows count beyond the
+    second cut alone: between the cuts a court would pool them, and clients choose prompts."""
     if not report.cut > 0:
         return 0
-    return MOST if not math.isfinite(report.held) else min(int(report.held * MILLION), MOST)
+    beyond = report.excess * MILLION > context.rules.second_cut
+    cuts = report.held if beyond else report.by_rows
+    return MOST if not math.isfinite(cuts) else min(int(cuts * MILLION), MOST)
 
 
 def _text_score(context: JudgingContext, own: Recomputed) -> int:

@@ -77,22 +77,23 @@ class StateReport:
     @property
     def cuts(self) -> float:
         """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
-        return max(self._by_rows, self.excess)
+        return max(self.by_rows, self.excess)
 
     @property
     def held(self) -> float:
         """How many of them a court may take stake for. Long windows are among them by the eighth rules alone, and only
         beside shaken runs: some ways to round attention lie far beyond the excess at the cut on prompts that a client
         can type, and nobody is slashed for what was typed."""
-        return self.cuts if self.staked else self._by_rows
+        return self.cuts if self.staked else self.by_rows
 
     @property
     def by_long_windows(self) -> bool:
         """Whether nothing but these refuses the trace."""
-        return not self.accepted and self.cut > 0 and self._by_rows <= 1
+        return not self.accepted and self.cut > 0 and self.by_rows <= 1
 
     @property
-    def _by_rows(self) -> float:
+    def by_rows(self) -> float:
+        """How many cuts away single rows and windows of 32 are."""
         return max(self.score, self.worst_row / self.row_factor) / self.cut
 
 
