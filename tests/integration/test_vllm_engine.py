@@ -30,6 +30,7 @@ from troth.node.engine.vllm.settings import BLOCK, EngineSettings
 from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.folder import find_model
 from troth.protocol.request import Request
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choices
 from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
@@ -107,6 +108,35 @@ async def test_a_long_text_read_in_one_step_has_the_bits_that_it_is_written_with
         assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
     finally:
         await engine.close()
+
+
+async def test_rows_are_changed_beside_others_that_are_not(engine: VllmEngine) -> None:
+    """A verifier's third look runs while its node writes: other texts, and all caches, stay as they are."""
+    prompt, other = text(60, 300), text(61, 60)
+    plain = (await engine.prefill(prompt, fresh=True)).rows
+    await engine.empty_cache()
+    events = engine.events()
+    assert await anext(events) == Cleared()
+    looks = [engine.shaken(engine.slice, np.array(prompt), strongly=one, alike=one) for one in (False, True, False)]
+    steps, *found = await asyncio.gather(write(engine, ask(other, 40)), *looks)
+    whole = [*other, *(step.token for step in steps[:-1])]
+    assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
+    apart = [distance(rows, plain) for rows in found]
+    assert 0 < apart[0] < 0.05
+    assert apart[0] < apart[1] < 0.3
+    assert not np.array_equal(found[0], found[2]), "by other numbers each time"
+    last, told = block_names(text(62, BLOCK), BLOCK)[0], set[bytes]()
+    await engine.prefill(text(62, BLOCK))
+    while last not in told:
+        event = await asyncio.wait_for(anext(events), 30)
+        told.update(event.blocks if isinstance(event, Stored) else ())
+    assert not told & set(block_names(prompt, BLOCK)), "nobody else's prompt finds them"
+    assert np.array_equal((await engine.prefill(prompt)).rows, plain)
+
+
+def distance(rows: NDArray[Any], others: NDArray[Any]) -> float:
+    one, another = widen(rows, Dtype.BFLOAT16), widen(others, Dtype.BFLOAT16)
+    return float(np.linalg.norm(one - another) / np.linalg.norm(another))
 
 
 async def test_tokens_are_those_of_the_protocol(engine: VllmEngine) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +21,10 @@ from numpy.typing import NDArray
 
 from troth.node.engine.layers import LayerSlice, Needs
 from troth.node.engine.packing import Continuation
+from troth.node.engine.torch_engine import to_words
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import raw_tensors
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 
 CHUNK = 512
@@ -36,19 +40,24 @@ class ReferencedText:
     """A text whose rows somebody waits for."""
 
     tokens: NDArray[np.int64]
-    answer: asyncio.Future[NDArray[np.float32]]
+    answer: asyncio.Future[NDArray[Any]]
 
 
 class StreamedReference:
-    """Post-norm rows and logits of a whole model, its weights rounded to `dtype` and computed with in float32."""
+    """Post-norm rows and logits of a whole model, its weights rounded to `dtype` and computed with in float32.
 
-    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu") -> None:
+    Args:
+        widen: False for rows in `dtype`'s own words, with attention in plain operations where the family has a choice.
+    """
+
+    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu", *, widen: bool = True) -> None:
         self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
+        self._widen = widen
         self._layers: LayerSlice | None = None
         self._waiting: list[ReferencedText] = []
         self._busy = asyncio.Lock()
 
-    async def rows(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+    async def rows(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
         mine = ReferencedText(np.asarray(tokens, np.int64), asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
@@ -81,9 +90,10 @@ class StreamedReference:
             if not one.answer.done():
                 one.answer.set_result(rows)
 
-    def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float32]]:
-        with torch.inference_mode():
-            layers = self._opened()
+    def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        layers = self._opened()
+        plainly = not self._widen and layers.decoder.has_two_ways
+        with torch.inference_mode(), layers.decoder.otherwise() if plainly else nullcontext():
             self._hold(layers, Needs(entry=True))
             states = [layers.embed(torch.from_numpy(text).to(self._device)) for text in texts]
             for index in range(layers.total_layers):
@@ -92,7 +102,7 @@ class StreamedReference:
                 self._hold(layers, Needs(frozenset({index}), ending=index + 1 == layers.total_layers))
                 states = [self._through(layers, segment, rows) for rows in states]
             self._hold(layers, Needs(ending=True))
-            return [np.array(rows.cpu().numpy(), np.float32) for rows in states]
+            return [to_words(rows, 0 if self._widen else Dtype.BFLOAT16) for rows in states]
 
     def _through(self, layers: LayerSlice, segment: Segment, rows: torch.Tensor) -> torch.Tensor:
         cache, made = layers.new_cache(segment), torch.empty_like(rows)
@@ -111,7 +121,7 @@ class StreamedReference:
 
     def _opened(self) -> LayerSlice:
         if self._layers is None:
-            self._layers = LayerSlice(self._folder, Segment(0, 1), self._dtype, self._device, widen=True)
+            self._layers = LayerSlice(self._folder, Segment(0, 1), self._dtype, self._device, widen=self._widen)
         return self._layers
 
     @staticmethod

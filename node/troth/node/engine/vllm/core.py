@@ -84,6 +84,7 @@ class Core:
         self.hidden_size = 0
         self.vocabulary = 0
         self.cache_bytes = 0
+        self.shakes = False
         self.dead = asyncio.Event()
         self._llm = llm
         self._folder = folder
@@ -125,12 +126,13 @@ class Core:
         """A name for a request that no other request of this engine has."""
         return f"r{next(self._names)}"
 
-    async def run(self, name: str, prompt: Any, words: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    async def run(self, name: str, prompt: Any, words: dict[str, Any], cache: str = "") -> AsyncGenerator[Any, None]:
         """vLLM's outputs for one request. Closing it aborts the request.
 
         Args:
             prompt: tokens, or an asynchronous iterator over lists of them.
             words: of vLLM's SamplingParams.
+            cache: name of the cache of prefixes whose keys and values it reads and leaves; all share one without.
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -138,7 +140,7 @@ class Core:
         params = SamplingParams(
             temperature=0.0, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA, **words
         )
-        given = {"prompt_token_ids": prompt} if isinstance(prompt, list) else _chunks(prompt)
+        given = _tokens(prompt, cache) if isinstance(prompt, list) else _chunks(prompt)
         outputs = self._llm.generate(given, params, name)
         try:
             async for output in outputs:
@@ -178,7 +180,8 @@ class Core:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _connect(self) -> None:
-        self.hidden_size, self.vocabulary, self.cache_bytes = await self.call("troth_tap", self.listen())
+        self.hidden_size, self.vocabulary, self.cache_bytes, shakes = await self.call("troth_tap", self.listen())
+        self.shakes = bool(shakes)
         if not self.settings.on_card:
             await self.call("troth_fix_rows", FIXED_ROWS)
         self._helpers.append(asyncio.create_task(self._follow_cache()))
@@ -236,6 +239,10 @@ class Core:
 
         # vLLM tells its waiting callers when it notices by itself, which may be never.
         self._llm.output_processor.propagate_error(EngineDeadError())
+
+
+def _tokens(prompt: list[int], cache: str) -> dict[str, Any]:
+    return {"prompt_token_ids": prompt} | ({"cache_salt": cache} if cache else {})
 
 
 async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
