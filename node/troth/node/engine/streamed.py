@@ -48,14 +48,23 @@ class StreamedReference:
 
     Args:
         widen: False for rows in `dtype`'s own words, with attention in plain operations where the family has a choice.
+        beside: another one of the same model; of both only one runs at a time, for memory's sake.
     """
 
-    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu", *, widen: bool = True) -> None:
+    def __init__(
+        self,
+        folder: ModelFolder,
+        dtype: torch.dtype,
+        device: str = "cpu",
+        *,
+        widen: bool = True,
+        beside: StreamedReference | None = None,
+    ) -> None:
         self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
         self._widen = widen
         self._layers: LayerSlice | None = None
         self._waiting: list[ReferencedText] = []
-        self._busy = asyncio.Lock()
+        self._busy = asyncio.Lock() if beside is None else beside._busy
 
     async def rows(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
@@ -132,7 +141,8 @@ class StreamedReference:
 
 
 def reference_bytes(folder: ModelFolder) -> int:
-    """Memory that a streamed reference takes at most: the largest layer, embedding or head beside it, and room."""
+    """Memory that a streamed reference takes at most: the largest layer, embedding or head beside it, the same head in
+    the format of the class from the run beside, and room."""
     layers: dict[str, int] = {}
     outer = 0
     for tensor in raw_tensors(folder.path):
@@ -143,4 +153,4 @@ def reference_bytes(folder: ModelFolder) -> int:
             layers[index] = layers.get(index, 0) + wide
         else:
             outer = max(outer, wide)
-    return max(layers.values(), default=0) + outer + WORKING
+    return max(layers.values(), default=0) + outer + outer // 2 + WORKING

@@ -110,19 +110,21 @@ class VllmEngine:
     @cached_property
     def _reference(self) -> StreamedReference:
         """Only tolerant classes need it; made when it is first asked for, and torch with it."""
-        return self._streamed(widen=True)
+        return self._streamed()
 
     @cached_property
     def _in_torch(self) -> StreamedReference:
         """The model once more in the class's own format, with torch's attention: vLLM knows one way of its own."""
-        return self._streamed(widen=False)
+        return self._streamed(beside=self._reference)
 
-    def _streamed(self, *, widen: bool) -> StreamedReference:
+    def _streamed(self, beside: StreamedReference | None = None) -> StreamedReference:
         import torch
 
         from troth.node.engine.streamed import StreamedReference
 
-        return StreamedReference(self._folder, torch.bfloat16, self._settings.device, widen=widen)
+        return StreamedReference(
+            self._folder, torch.bfloat16, self._settings.device, widen=beside is None, beside=beside
+        )
 
     @property
     def failure(self) -> str | None:
