@@ -64,7 +64,7 @@ class StreamedReference:
         self._widen = widen
         self._layers: LayerSlice | None = None
         self._waiting: list[ReferencedText] = []
-        self._busy = asyncio.Lock() if beside is None else beside._busy
+        self._busy: asyncio.Lock = asyncio.Lock() if beside is None else beside._busy
 
     async def rows(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
