@@ -141,7 +141,7 @@ def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def tap(runner: Runner, rank: int, address: Path) -> RowTap:
     worker = RowTap()
     worker.model_runner, worker.rank = runner, rank
-    assert worker.troth_tap(str(address)) == [WIDTH, VOCABULARY, 3 * 5 * 2 + 2 * 4, 1]
+    assert worker.troth_tap(str(address)) == [WIDTH, VOCABULARY, 3 * 5 * 2 + 2 * 4]
     return worker
 
 
@@ -218,7 +218,7 @@ def test_a_card_copies_rows_before_its_next_step_and_does_not_wait_for_the_node(
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 def test_only_rows_of_a_request_that_asks_for_it_are_changed(tmp_path: Path, second: bool) -> None:
     node, runner = Node(tmp_path / "rows"), Runner(second=second)
-    tap(runner, 0, tmp_path / "rows")
+    worker = tap(runner, 0, tmp_path / "rows")
     words = shake_words(strongly=True, alike=False)
     runner.execute_model(Step({"r0": (0, 2), "r1": (7, 3), "r2": (1, 1)}, new={"r0": None, "r1": words, "r2": {}}))
     rows = node.frame().rows
@@ -231,6 +231,7 @@ def test_only_rows_of_a_request_that_asks_for_it_are_changed(tmp_path: Path, sec
     assert (node.frame().rows == [[10.0], [102.0]]).all(axis=1).tolist() == [False, True]
     runner.execute_model(Step({"r1": (11, 1)}, over=("r1",)))
     assert (node.frame().rows == 11.0).all()
+    assert [worker.troth_changed("r1") for _ in range(2)] == [4, 0]
 
 
 def test_processes_that_share_a_model_change_rows_by_the_same_numbers(tmp_path: Path) -> None:
@@ -247,8 +248,15 @@ def test_processes_that_share_a_model_change_rows_by_the_same_numbers(tmp_path: 
     assert not np.array_equal(made[0] / [[1], [2], [3], [4]], made[1] / [[5], [6], [7], [8]]), "each step anew"
 
 
-def test_a_model_without_a_list_of_layers_says_so(tmp_path: Path) -> None:
-    worker = RowTap()
-    worker.model_runner, worker.rank = Runner(second=False), 1
-    worker.model_runner.model.layers = torch.nn.ModuleList([Layer()])
-    assert worker.troth_tap(str(tmp_path / "rows"))[3] == 0
+@pytest.mark.parametrize("strange", ["no list of layers", "rows of another shape"])
+def test_a_model_that_cannot_be_entered_says_so_and_goes_on(tmp_path: Path, strange: str) -> None:
+    node, runner = Node(tmp_path / "rows"), Runner(second=False)
+    if strange == "no list of layers":
+        runner.model.layers = torch.nn.ModuleList([Layer()])
+    else:
+        runner.model_config.get_hidden_size = lambda: WIDTH if runner.execute_model_state is None else 2 * WIDTH
+    worker = tap(runner, 0, tmp_path / "rows")
+    runner.execute_model_state = SimpleNamespace()
+    runner.execute_model(Step({"r0": (1, 2)}, new={"r0": shake_words(strongly=True, alike=False)}))
+    assert node.frame().rows[:, 0].tolist() == [1.0, 2.0]
+    assert worker.troth_changed("r0") == 0

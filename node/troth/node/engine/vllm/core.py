@@ -84,7 +84,6 @@ class Core:
         self.hidden_size = 0
         self.vocabulary = 0
         self.cache_bytes = 0
-        self.shakes = False
         self.dead = asyncio.Event()
         self._llm = llm
         self._folder = folder
@@ -180,8 +179,7 @@ class Core:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _connect(self) -> None:
-        self.hidden_size, self.vocabulary, self.cache_bytes, shakes = await self.call("troth_tap", self.listen())
-        self.shakes = bool(shakes)
+        self.hidden_size, self.vocabulary, self.cache_bytes = await self.call("troth_tap", self.listen())
         if not self.settings.on_card:
             await self.call("troth_fix_rows", FIXED_ROWS)
         self._helpers.append(asyncio.create_task(self._follow_cache()))

@@ -228,8 +228,6 @@ class VllmEngine:
         tokens = [int(token) for token in inputs]
         self._require(tokens, len(tokens))
         core = await self._core()
-        if not core.shakes:
-            return None
         try:
             return await self._texts.shaken(core, tokens, strongly=strongly, alike=alike)
         except EngineError as error:

@@ -32,19 +32,24 @@ class ShakenRows:
     def __init__(self, runner: Any) -> None:
         self._runner = runner
         self._shakes: dict[str, Shake] = {}
+        self._changed: dict[str, int] = {}
         self._batch: Any = None
 
-    def install(self) -> bool:
-        """Follow the runner's steps from now on; False where the model has no list of layers to enter."""
+    def install(self) -> None:
+        """Follow the runner's steps from now on, unless the model has no list of layers to enter."""
         runner = self._runner
         layer = first_layer(runner.model, int(runner.model_config.get_total_num_hidden_layers()))
         if layer is None:
-            return False
+            return
         layer.register_forward_pre_hook(self._enter, with_kwargs=True)
         runner.execute_model = self._following(runner.execute_model)
         if hasattr(runner, "prepare_inputs"):  # the second runner hands a step's batch on and does not keep it
             runner.prepare_inputs = self._noting(runner.prepare_inputs)
-        return True
+
+    def take_changed(self, name: str) -> int:
+        """How many rows of a request were changed; it is forgotten with that. None are where this model's layers take
+        other rows than most: ending vLLM for it would let a client end it."""
+        return self._changed.pop(name, 0)
 
     def _following(self, plain: Any) -> Any:
         def execute_model(step: Any, *given: Any, **named: Any) -> Any:
@@ -69,22 +74,23 @@ class ShakenRows:
         """What the first layer is called with, its rows of such requests changed; None where there are none."""
         if not self._shakes:
             return None
-        changed, begin = {}, 0
+        width = self._runner.model_config.get_hidden_size()
+        places: dict[Any, Any] = dict(enumerate(given)) | named
+        place = next((place for place, one in places.items() if _are_rows(one, width)), None)
+        if place is None:
+            return None
+        places[place] = self._shaken(places[place])
+        return tuple(places.pop(number) for number in range(len(given))), places
+
+    def _shaken(self, states: torch.Tensor) -> torch.Tensor:
+        begin, made = 0, states.clone()
         for request, count in _counts(self._runner, self._batch):
             if request in self._shakes:
-                changed[request] = slice(begin, begin + count)
+                made[begin : begin + count] = self._shakes[request](made[begin : begin + count])
+                name = _named(request)
+                self._changed[name] = self._changed.get(name, 0) + count
             begin += count
-        if not changed:
-            return None
-        width = self._runner.model_config.get_hidden_size()
-        # A prompt's positions come before its states in some layers, and after them in none; both may be named.
-        named = dict(zip(map(str, range(len(given))), given, strict=True)) | named
-        place = next(name for name, one in named.items() if _are_rows(one, width))
-        states = named[place].clone()
-        for request, rows in changed.items():
-            states[rows] = self._shakes[request](states[rows])
-        named[place] = states
-        return tuple(named.pop(str(place)) for place in range(len(given))), named
+        return made
 
 
 def first_layer(model: Any, layers: int) -> Any:
@@ -98,15 +104,14 @@ def first_layer(model: Any, layers: int) -> Any:
 
 
 def parts_of(runner: Any, batch: Any) -> list[Part]:
-    """Which request's positions stand in a step's batch, in order. vLLM adds a dash and letters to our names.
+    """Which request's positions stand in a step's batch, in order.
 
     Args:
         batch: of the second model runner; None for the first one, which keeps one batch and changes it at each step.
     """
     computed = runner.input_batch.num_computed_tokens_cpu if batch is None else batch.num_computed_tokens_np
     return [
-        (request.partition("-")[0], int(computed[index]), count)
-        for index, (request, count) in enumerate(_counts(runner, batch))
+        (_named(request), int(computed[index]), count) for index, (request, count) in enumerate(_counts(runner, batch))
     ]
 
 
@@ -118,5 +123,10 @@ def _counts(runner: Any, batch: Any) -> list[tuple[str, int]]:
     return [(request, int(ends[index + 1] - ends[index])) for index, request in enumerate(requests)]
 
 
+def _named(request: str) -> str:
+    """vLLM adds a dash and letters to our names."""
+    return request.partition("-")[0]
+
+
 def _are_rows(given: Any, width: int) -> bool:
-    return isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape[-1:] == (width,)
+    return isinstance(given, torch.Tensor) and given.is_floating_point() and given.shape[1:] == (width,)

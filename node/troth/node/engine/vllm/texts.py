@@ -60,14 +60,19 @@ class EngineTexts:
         self._store.keep(tokens, 0, rows)
         return rows
 
-    async def shaken(self, core: Core, tokens: list[int], *, strongly: bool, alike: bool) -> NDArray[Any]:
-        """Rows of all positions, from entering rows that are changed; nobody else reads its keys and values."""
+    async def shaken(self, core: Core, tokens: list[int], *, strongly: bool, alike: bool) -> NDArray[Any] | None:
+        """Rows of all positions, from entering rows that are changed; nobody else reads its keys and values. None where
+        this model's rows cannot be."""
         name = core.name()
         core.board.expect(name)
+        # A step of single positions may be a captured graph on a card, in which nothing is changed.
+        asked = tokens if len(tokens) > 1 else tokens * 2
         try:
             words = PAST_THE_CACHE | {"extra_args": shake_words(strongly=strongly, alike=alike)}
-            await _finish(core, name, tokens, words, cache=secrets.token_hex(16))
-            return await core.board.rows(name, 0, len(tokens))
+            await _finish(core, name, asked, words, cache=secrets.token_hex(16))
+            rows = await core.board.rows(name, 0, len(tokens))
+            # What was preempted was changed twice.
+            return rows if await core.call("troth_changed", name) >= len(tokens) else None
         finally:
             core.board.drop(name)
 

@@ -98,12 +98,13 @@ class RowTap:
     rank: int
     _troth_sender: RowSender | None = None
     _troth_plain: Any = None
+    _troth_shaken: ShakenRows
 
     def troth_tap(self, address: str) -> list[int]:
-        """Send rows to a Unix socket from now on; returns hidden size, vocabulary, bytes of keys and values, and
-        whether requests may have their entering rows changed."""
+        """Send rows to a Unix socket from now on; returns hidden size, vocabulary, and bytes of keys and values."""
         runner = self.model_runner
-        shakes = ShakenRows(runner).install()
+        self._troth_shaken = ShakenRows(runner)
+        self._troth_shaken.install()
         if self.rank == 0:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.connect(address)
@@ -111,8 +112,11 @@ class RowTap:
             self._troth_sender = RowSender(connection, beside=runner.device.type == "cuda")
             self.troth_send(True)
         config = runner.model_config
-        sizes = int(config.get_hidden_size()), int(config.get_vocab_size())
-        return [*sizes, _bytes_of(runner.kv_caches), int(shakes)]
+        return [int(config.get_hidden_size()), int(config.get_vocab_size()), _bytes_of(runner.kv_caches)]
+
+    def troth_changed(self, name: str) -> int:
+        """How many entering rows of a request were changed, once it is over."""
+        return self._troth_shaken.take_changed(name)
 
     def troth_row_seconds(self) -> float:
         """Processor seconds that sending rows has taken so far."""
