@@ -7,6 +7,9 @@ of P + T − 1 positions, its commitment, the comparison of all rows, and the ch
 One text is alone with its engine, or eight are at once, in inference and in verification. "Cold" verifiers have read
 nothing before. Those who hold the prompt have its keys, values and rows in their cache, as every node has those of a
 chat that goes on: only vLLM keeps them (`--vllm`, where it is installed), torch does not.
+
+Beside each share stands that of the products of matrices alone, measured in the same rounds (`products`): all that is
+not a product costs nothing there, in inference and in verification.
 """
 
 from __future__ import annotations
@@ -23,14 +26,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import psutil
+import torch
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
+from benchmarks.products import AT_A_TIME, BareProducts
 from benchmarks.weights import weights
 from troth.node.engine.interface import Engine, SessionKey, TokenDraw
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import EngineSettings
+from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 from troth.node.judging.verdicts import judge_rows
 from troth.node.models.descriptor import describe
 from troth.node.models.execution_class import rough_class
@@ -51,6 +56,8 @@ TEMPERATURE, TOP_P = 700_000, 950_000
 CACHE_BYTES = 1 << 30
 REACH = 8.0
 """Per cent of inference, where the verifier holds the prompt."""
+HELD, BLOCKS = "which holds the prompt", f"which holds the prompt, {FIXED_ROWS} positions at a time, as exact classes"
+"""What a verifier has, and how it computes."""
 PAPER = 0.78
 """Per cent; its own Table 4 gives 2.6."""
 
@@ -83,12 +90,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """An engine with its name, the cuts of its class, how it writes a text, and whether it holds prompts."""
+    """An engine with its name, the cuts of its class, how it writes a text, its bare products, and whether it holds
+    prompts."""
 
     name: str
     engine: Engine
     rules: Any
     write: Callable[[int, Request, Hash32], Awaitable[Text]]
+    products: BareProducts
     cache: VllmEngine | None = None
 
 
@@ -112,7 +121,8 @@ async def _by_torch(folder: ModelFolder, rounds: int) -> list[Figure]:
     assert shipped is not None
     rules = shipped.apply(rough_class(model, 0, "float32", candidates=2))
     try:
-        return await _all_figures(Party("torch float32", engine, rules, write), rounds)
+        products = BareProducts(folder, torch.float32)
+        return await _all_figures(Party("torch float32", engine, rules, write, products), rounds)
     finally:
         await engine.close()
 
@@ -129,7 +139,8 @@ async def _by_vllm(folder: ModelFolder, dtype: Dtype, rounds: int) -> list[Figur
     rules = rough_class(Hash32(model_id(describe(folder, dtype))), dtype, name, candidates=2)
     exact = replace(rules, exact=True, state_cut=0)
     try:
-        return await _all_figures(Party(f"vLLM {name}, exact", engine, exact, write, engine), rounds)
+        products = BareProducts(folder, getattr(torch, name))
+        return await _all_figures(Party(f"vLLM {name}, exact", engine, exact, write, products, engine), rounds)
     finally:
         await engine.close()
 
@@ -140,7 +151,8 @@ async def _all_figures(party: Party, rounds: int) -> list[Figure]:
 
 async def _compared(party: Party, count: int, rounds: int) -> list[Figure]:
     """Figures of so many texts at once; those of prompts that are held where the engine has a cache."""
-    spent: dict[str, list[Spent]] = {"cold": [], **({"which holds the prompt": []} if party.cache else {})}
+    spent: dict[str, list[Spent]] = {"cold": [], **({HELD: []} if party.cache else {})}
+    bare: dict[str, list[Spent]] = {kind: [] for kind in (*spent, *({BLOCKS} if party.cache else {}))}
     for number in range(rounds + 1):
         requests = _requests(count, number)
         await _emptied(party)
@@ -155,8 +167,22 @@ async def _compared(party: Party, count: int, rounds: int) -> list[Figure]:
             if number:  # the first round warms up
                 found.append(Spent(inference, prefill, judging))
                 print(f"  {party.name}, {count}, {kind}: {found[-1]}", file=sys.stderr, flush=True)
+        for kind, floors in bare.items() if number else ():
+            floors.append(_bare(party.products, count, kind))
     at_once = "one text" if count == 1 else f"{count} texts at once"
-    return [_figure(f"{party.name}, {at_once}, {kind}", found) for kind, found in spent.items()]
+    shown = [_figure(f"{party.name}, {at_once}, {kind}", found) for kind, found in spent.items()]
+    return shown + [_floor(kind, found) for kind, found in bare.items()]
+
+
+def _bare(products: BareProducts, count: int, kind: str) -> Spent:
+    """The products of so many texts alone, of inference and of a verifier; all of one chain are by one kernel."""
+    at_a_time = FIXED_ROWS if kind == BLOCKS else AT_A_TIME
+    step, written = max(count, FIXED_ROWS) if kind == BLOCKS else count, OUTPUT - 1
+    prompts = products.layers(count * PROMPT, at_a_time=at_a_time)
+    steps = products.layers(step, steps=written) + products.head(step, steps=OUTPUT)
+    read = (PROMPT if kind == "cold" else 0) + written
+    prefill = products.layers(count * read, at_a_time=at_a_time)
+    return Spent(prompts + steps, prefill, products.head(count * OUTPUT, at_a_time=at_a_time))
 
 
 class Spent(NamedTuple):
@@ -179,6 +205,14 @@ def _figure(name: str, spent: Sequence[Spent]) -> Figure:
     note += f"inference {inference:.2f} s; prefill {prefill:.2f}; commit, compare, check tokens {judging:.2f}"
     reach = None if name.endswith("cold") else REACH
     return Figure(f"one verifier over inference, {name}", statistics.median(shares), "%", PAPER, reach, note)
+
+
+def _floor(kind: str, spent: Sequence[Spent]) -> Figure:
+    shares = [one.share for one in spent]
+    inference, prefill, judging = (statistics.median(column) for column in zip(*spent, strict=True))
+    note = f"{min(shares):.1f} to {max(shares):.1f}; inference {inference:.2f} s; prefill {prefill:.2f}; "
+    note += f"logits of the text {judging:.2f}"
+    return Figure(f"the same, products alone, {kind}", statistics.median(shares), "%", note=note)
 
 
 def _requests(count: int, round_number: int) -> list[tuple[int, Request, Hash32]]:

@@ -24,10 +24,14 @@ Tensors = dict[str, torch.Tensor]
 Written = Callable[[str, torch.Tensor], Tensors]
 
 
-def write_quantised(form: str, path: Path) -> Path:
-    """A model folder in one of `FORMS`: every product of its layers is quantised, the rest is float."""
+def write_quantised(form: str, path: Path, **sizes: Any) -> Path:
+    """A model folder in one of `FORMS`: every product of its layers is quantised, the rest is float.
+
+    Args:
+        sizes: other settings of config.json than those of the tiny models.
+    """
     family, settings, written = FORMS[form]
-    write_tiny_decoder(family, path, intermediate_size=64)
+    write_tiny_decoder(family, path, **{"intermediate_size": 64, **sizes})
     tensors: Tensors = {}
     for name, tensor in load_file(path / WEIGHTS).items():
         quantised = name.endswith(("_proj.weight", "w1.weight", "w2.weight", "w3.weight")) or _is_experts(name)
@@ -54,6 +58,14 @@ def _levels(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor
     return levels.reshape(weight.shape).to(torch.int64), scale.half(), zero.to(torch.int64)
 
 
+def _symmetric(weight: torch.Tensor, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(outputs, inputs) from 0 on, of which the middle is zero, and (outputs, groups) of scales."""
+    cut, middle = weight.float().reshape(weight.shape[0], -1, GROUP), 2 ** (bits - 1)
+    scale = cut.abs().amax(2).clamp_min(1e-6) / (middle - 1)
+    levels = ((cut / scale[..., None]).round() + middle).clamp(0, 2 * middle - 1)
+    return levels.reshape(weight.shape).to(torch.int64), scale.half()
+
+
 def pack(levels: torch.Tensor, bits: int, order: tuple[int, ...] | None = None) -> torch.Tensor:
     """The last axis into words of 32 bits."""
     factor = 32 // bits
@@ -78,10 +90,11 @@ def gptq(bits: int) -> Written:
 
     def written(name: str, weight: torch.Tensor) -> Tensors:
         layer = name.removesuffix(".weight")
-        levels, scale, zero = _levels(weight, bits)
+        levels, scale = _symmetric(weight, bits)
+        zeros = torch.full(scale.T.shape, 2 ** (bits - 1) - 1)
         return {
             f"{layer}.qweight": pack(levels, bits).T,
-            f"{layer}.qzeros": pack((zero.T - 1) & (2**bits - 1), bits),
+            f"{layer}.qzeros": pack(zeros, bits),
             f"{layer}.scales": scale.T,
             f"{layer}.g_idx": torch.arange(weight.shape[1], dtype=torch.int32) // GROUP,
         }
@@ -174,7 +187,7 @@ def compressed(form: str, **weights: Any) -> dict[str, Any]:
 
 
 GEMM = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm", "zero_point": True}
-ORDERED = {"quant_method": "gptq", "group_size": GROUP, "desc_act": False, "sym": False}
+ORDERED = {"quant_method": "gptq", "group_size": GROUP, "desc_act": False, "sym": True}
 WHOLE = {"num_bits": 8, "strategy": "channel", "symmetric": True}
 FORMS: Mapping[str, tuple[str, dict[str, Any], Written]] = {
     "awq": ("llama", {**GEMM, "modules_to_not_convert": None}, awq),

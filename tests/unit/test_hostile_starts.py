@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,11 +18,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
+import psutil  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from support.quantised_checkpoints import write_quantised  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
+from troth.node import loading  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.vllm.supervision import started_of_same  # noqa: E402
 from troth.node.errors import EngineError, ModelError  # noqa: E402
 from troth.node.loading import (  # noqa: E402
@@ -35,13 +40,16 @@ from troth.node.model_command import app  # noqa: E402
 from troth.node.models import descriptor as descriptor_module  # noqa: E402
 from troth.node.models.descriptor import describe, require_known_numbers  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.holding import held  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.sources import wanted_files  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 WEIGHTS, CONFIG, TOKENIZER, TEMPLATE = "model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"
 SECONDS = 20
+KEY = SessionKey(bytes(32), 0, 0)
 Bent = Callable[[Path], Any]
 
 
@@ -332,3 +340,84 @@ async def test_an_engine_is_not_even_started_where_files_were_exchanged_before(f
     with pytest.raises(EngineError, match=r"not started: files of the model below .* were changed"):
         await started_of_same(again.start, partial(file_stamps, folder, before))
     assert not hasattr(again, "read")
+
+
+def parents_there_and_back(bent: Bent, during: Callable[[], Any]) -> Callable[[Path], Any]:
+    """A folder above the model is another one for a moment, and bears no trace of it afterwards."""
+
+    def meanwhile(path: Path) -> Any:
+        above = path.parent
+        above.rename(above.with_name("away"))
+        shutil.copytree(above.with_name("away"), above)
+        bent(path)
+        try:
+            return during()
+        finally:
+            shutil.rmtree(above)
+            above.with_name("away").rename(above)
+
+    return meanwhile
+
+
+OTHER_NORM = tensors(lambda found: found["model.norm.weight"].add_(1))
+
+
+async def test_an_engine_reads_the_files_that_were_checked_whatever_their_folders_are_called(
+    folder: ModelFolder,
+) -> None:
+    """In the place of vLLM's processes: a reader of the path that they are given."""
+    kept = held(folder)
+    before, was = weight_stamps(kept), (folder.path / WEIGHTS).read_bytes()
+    swapped = parents_there_and_back(OTHER_NORM, lambda: subprocess.check_output(["cat", kept.path / WEIGHTS]))
+    read: list[bytes] = []
+    reader = Reader(kept, lambda _path: read.append(swapped(folder.path)))
+    assert not (await started_of_same(reader.start, partial(file_stamps, kept, before))).dead.is_set()
+    assert read == [was]
+    assert {one.name for one in kept.path.iterdir()} == set(wanted_files(folder.path))
+
+
+def test_weights_are_hashed_in_the_files_that_are_served(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registered weights lie there while they are hashed, and others before and after."""
+    descriptor = describe(folder, 0)
+    OTHER_NORM(folder.path)
+    good = tensors(lambda found: found["model.norm.weight"].sub_(1))
+    honest = loading.require_registered
+    monkeypatch.setattr(loading, "require_registered", lambda *given: parents_there_and_back(
+        good, lambda: honest(*given)
+    )(folder.path))  # fmt: skip
+    with pytest.raises(ModelError, match="is not the registered model: weights_root differs"):
+        start(folder, descriptor)
+
+
+async def test_the_torch_engine_reads_what_was_hashed(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptor, text = describe(folder, 0), [*range(20)]
+    own = start(folder, descriptor)
+    honest = loading.torch_engine
+    monkeypatch.setattr(loading, "torch_engine", lambda *given, **named: parents_there_and_back(
+        OTHER_NORM, lambda: honest(*given, **named)
+    )(folder.path))  # fmt: skip
+    other = start(folder, descriptor)
+    rows = [(await engine.forward(KEY, engine.slice, 0, np.array(text))).rows for engine in (own, other)]
+    assert np.array_equal(*rows)
+    for engine in (own, other):
+        await engine.close()
+
+
+def test_files_are_let_go_with_the_folder_that_held_them(folder: ModelFolder) -> None:
+    kept = held(folder)
+    path, process = kept.path, psutil.Process()
+    count = process.num_fds()
+    assert path.is_dir()
+    del kept
+    assert not path.exists()
+    assert process.num_fds() == count - 1 - len(wanted_files(folder.path))
+
+
+def test_what_is_written_into_a_held_file_is_seen(folder: ModelFolder) -> None:
+    kept = held(folder)
+    before = weight_stamps(kept)
+    with (folder.path / WEIGHTS).open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"!")
+    with pytest.raises(ModelError, match=r"were changed: model\.safetensors"):
+        file_stamps(kept, before)

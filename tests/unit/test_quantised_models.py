@@ -27,8 +27,9 @@ from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.quantised import unpacked  # noqa: E402
 from troth.node.models.quantised_layouts import gptq  # noqa: E402
+from troth.node.models.report import describe_with_progress  # noqa: E402
 from troth.node.models.sources import require_sound  # noqa: E402
-from troth.node.models.tensor_files import raw_tensors  # noqa: E402
+from troth.node.models.tensor_files import RawTensor, raw_tensors  # noqa: E402
 from troth.node.weights_root import weights_root  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -216,6 +217,10 @@ def setting(**changed: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda told: told.update(changed)
 
 
+def without_setting(name: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda told: told.pop(name)
+
+
 def group(**changed: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda told: told["config_groups"]["group_0"]["weights"].update(changed)
 
@@ -243,7 +248,7 @@ SETTINGS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ("fp8 in blocks", setting(weight_block_size=[0, 1]), "a block has two sizes"),
     ("fp8 in blocks", setting(weight_block_size=None), r"missing: .*\.weight_scale$|without it|missing"),
     ("fp8 in blocks", setting(activation_scheme="magic"), "activation_scheme is neither dynamic nor static: magic"),
-    ("mxfp4", setting(quant_method="awq", bits=4, group_size=32), "and none is: awq"),
+    ("mxfp4", setting(quant_method="awq", bits=4, group_size=32, zero_point=True), "and none is: awq"),
     ("pack-quantized", group(num_bits=8), r"it says \(.*, and packed are"),
     ("pack-quantized", group(group_size=16), "weight_scale has"),
     ("pack-quantized", group(symmetric=True), "lies there without it: .*weight_zero_point"),
@@ -254,7 +259,19 @@ SETTINGS: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ("nvfp4", group(num_bits=8), "num_bits is not what it can be"),
     ("nvfp4", group(group_size=32), "group_size is not what it can be"),
     ("nvfp4", setting(quant_method="modelopt"), "is not served; .*: modelopt. Use a copy in the format of compressed"),
-    ("gptq", setting(bits=3), "GPTQ of 3 bits packs numbers across words.*: 3. Use a copy of 4 bits"),
+    ("gptq", setting(bits=3), "vLLM 0.32 reads GPTQ of 4 or 8 bits alone.*: bits: 3. Use a copy of 4 bits"),
+    ("gptq", setting(bits=2), "vLLM 0.32 reads GPTQ of 4 or 8 bits alone.*: bits: 2. Use a copy of 4 bits"),
+    ("gptq", setting(sym=False), "GPTQ that is symmetric alone; .*: sym: False. Use a copy with sym: true, or one of"),
+    ("gptq", without_setting("sym"), "GPTQ that is symmetric alone; .*: sym: None"),
+    ("gptq", setting(sym="yes"), "sym is neither true nor false: yes"),
+    ("gptq", setting(desc_act=True), "in their own order alone; .*: desc_act: True. Use a copy with desc_act: false"),
+    ("gptq", without_setting("desc_act"), "in their own order alone; .*: desc_act: None"),
+    ("gptq", setting(group_size=16), "reads groups of 32, 64, 128 or all inputs .*, not of 16: model.layers.0."),
+    ("gptq", setting(dynamic={r"+:.*\.1\..*": {"sym": False}}), "GPTQ that is symmetric alone"),
+    ("gptq", setting(dynamic={r"+:.*\.1\..*": {"desc_act": True}}), "in their own order alone; .*: desc_act: True"),
+    ("gptq", setting(dynamic={r"+:.*\.1\.mlp.*": {"group_size": 8}}), r"not of 8: model\.layers\.1\.mlp\.down_proj"),
+    ("awq", setting(zero_point=False), "AWQ has zero points, and zero_point has to be true: False"),
+    ("awq", without_setting("zero_point"), "AWQ has zero points, and zero_point has to be true"),
     ("pack-quantized", setting(config_groups={}), "config_groups is no list of groups"),
     ("pack-quantized", setting(sparsity_config={"format": "sparse-bitmask"}), "sparse weights are not served"),
     ("pack-quantized", setting(ignore=[ENDLESS]), "cannot be used, or does not end"),
@@ -285,6 +302,59 @@ def test_a_layer_may_stay_whole_where_the_settings_say_so(source: Path) -> None:
     require_sound(open_folder(source))
     configure(source, setting(modules_to_not_convert=None, dynamic={r"-:.*layers\.0\.self_attn.*": {}}))
     require_sound(open_folder(source))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["gptq"], indirect=True)
+def test_an_order_of_inputs_says_nothing_where_all_are_one_group(source: Path) -> None:
+    """vLLM takes it so: `desc_act` of one group is none."""
+
+    def of_one_group(tensors: Tensors) -> None:
+        for name in [*tensors]:
+            if name.endswith((".scales", ".qzeros")):
+                tensors[name] = tensors[name][:1]
+            elif name.endswith(".g_idx"):
+                tensors[name] = torch.zeros_like(tensors[name])
+
+    change(source, of_one_group)
+    configure(source, setting(desc_act=True, group_size=-1))
+    require_sound(open_folder(source))
+
+
+def test_experts_may_have_groups_that_other_layers_may_not() -> None:
+    told = {"quant_method": "gptq", "bits": 4, "group_size": 256, "sym": True, "desc_act": False}
+    shapes = {"qweight": ("I32", (32, 64)), "scales": ("F16", (1, 64)), "qzeros": ("I32", (1, 8))}
+
+    def tensors(layer: str) -> list[RawTensor]:
+        return [RawTensor(f"{layer}.{name}", dtype, shape, Path(), 0, 0) for name, (dtype, shape) in shapes.items()]
+
+    assert unpacked(tensors("model.layers.0.mlp.experts.3.up_proj"), told).layers
+    for layer in ("model.layers.0.mlp.shared_experts.up_proj", "model.layers.0.self_attn.q_proj"):
+        with pytest.raises(ModelError, match=r"not of 256: .*_proj"):
+            unpacked(tensors(layer), told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "told"), [
+    ("gptq of 8 bits", "GPTQ of 8 bits"), ("nvfp4", "NVFP4"), ("gptq", ""), ("awq", ""), ("pack-quantized", ""),
+], indirect=["source"])  # fmt: skip
+def test_import_says_what_needs_a_card(source: Path, told: str, tmp_path: Path) -> None:
+    lines: list[str] = []
+    import_model(str(source), tmp_path / "home", "tiny", lines.append)
+    said = [line for line in lines if "graphics card" in line]
+    assert said == ([f"vLLM serves it on a graphics card alone: {told}"] if told else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["gptq", "int-quantized"], indirect=True)
+def test_quantised_weights_are_described_in_a_dtype_that_some_engine_computes(source: Path) -> None:
+    folder = open_folder(source)
+    if "gptq" in str(folder.quantisation):
+        with pytest.raises(ModelError, match=r"in bfloat16 alone: gptq\. Register the model with --dtype bfloat16"):
+            describe_with_progress(folder, "float32")
+    else:
+        assert describe_with_progress(folder, "float32").dtype == 0
+    assert describe_with_progress(folder, "bfloat16").dtype == 1
 
 
 @pytest.mark.slow
@@ -331,13 +401,13 @@ def test_blocks_of_mxfp4_are_those_of_transformers(source: Path) -> None:
         assert (found.flatten(2).shape, found.dtype) == (own[name].shape, own[name].dtype)
 
 
-@given(st.sampled_from([2, 4, 8]), st.sampled_from([16, 32, 128]), st.integers(1, 16), st.integers(1, 8))
+@given(st.sampled_from([4, 8]), st.sampled_from([32, 64, 128, 256]), st.integers(1, 16), st.integers(1, 8))
 @settings(max_examples=200)
 def test_what_gptq_packs_says_the_weight_and_the_weight_says_the_rest(
     bits: int, size: int, outputs: int, count: int
 ) -> None:
     """Whatever the sizes: what `pack` makes of a weight is that weight's layout, and no other weight's."""
-    layout, factor = gptq({"bits": bits, "group_size": size}), 32 // bits
+    layout, factor = gptq({"bits": bits, "group_size": size, "sym": True, "desc_act": False}), 32 // bits
     shape = (outputs * factor, count * size)
     packed = (shape[1] * bits // 32, shape[0])
     assert layout.weight(packed) == shape

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,57 @@ async def test_what_fails_is_told_to_all_and_the_next_is_computed(
     assert [type(one) for one in found] == [ModelError, ModelError]
     broken = False
     assert (await reference.rows([1, 2])).shape[0] == 2
+
+
+def written(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"!")
+
+
+def linked(path: Path) -> None:
+    path.with_name("another name").hardlink_to(path)
+
+
+@pytest.mark.parametrize(("touched", "said"), [(written, "were changed since"), (linked, None)])
+async def test_weights_that_were_written_between_two_passes_are_not_read(
+    touched: Callable[[Path], None], said: str | None, tmp_path: Path
+) -> None:
+    folder = tiny_model(tmp_path, num_hidden_layers=2)
+    reference = StreamedReference(folder, torch.bfloat16)
+    before = await reference.rows([1, 2])
+    touched(folder.weight_files[0])
+    if said is None:
+        assert np.array_equal(await reference.rows([1, 2]), before)
+        return
+    with pytest.raises(ModelError, match=said):
+        await reference.rows([1, 2])
+    with pytest.raises(ModelError, match=said):
+        await reference.logits(before)
+
+
+def put_back(path: Path) -> None:
+    """Others while the reference reads, and the ones of before at its end, of the time of before."""
+    was, data = path.stat(), path.read_bytes()
+    written(path)
+    path.write_bytes(data)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+@pytest.mark.parametrize("touched", [written, put_back])
+async def test_rows_of_weights_that_were_written_meanwhile_are_not_given(
+    touched: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_model(tmp_path, num_hidden_layers=2)
+    reference, through = StreamedReference(folder, torch.bfloat16), StreamedReference._through
+
+    def meanwhile(self: StreamedReference, layers: LayerSlice, segment: Segment, rows: Any) -> Any:
+        touched(folder.weight_files[0])
+        return through(self, layers, segment, rows)
+
+    monkeypatch.setattr(StreamedReference, "_through", meanwhile)
+    with pytest.raises(ModelError, match="were touched while the reference read them"):
+        await reference.rows([1, 2])
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_own_files, require_weights, stamp
-from troth.node.models.tensor_files import INDEX
+from troth.node.models.holding import held
+from troth.node.models.quantised import require_computed, unpacked
+from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_weights, stamp
+from troth.node.models.tensor_files import INDEX, raw_tensors
 from troth.node.models.texts import read_bytes
 from troth.node.stressing import require_stressed
 from troth.protocol.architecture import weights_version
@@ -55,11 +57,10 @@ def load_engine(
     Raises:
         ModelError: the folder holds another model than the registered one, or NaN, or the slice does not fit.
     """
-    folder = find_model(configuration.folder, configuration.model)
+    folder = held(find_model(configuration.folder, configuration.model))
     # Before anything is hashed, since a file may have any size; and vLLM may find room for weights that do not fit.
-    require_own_files(folder)
     require_weights(folder)
-    changed = changed_links(folder.path)
+    changed = changed_links(folder.place)
     before = weight_stamps(folder)
     if verify or changed:
         for name in () if verify else changed:
@@ -67,7 +68,7 @@ def load_engine(
         require_registered(folder, descriptor)
     else:
         require_described(folder, descriptor)
-        log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
+        log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.place)
     # The registered model itself may hold them; what was imported was looked at, and any other folder was not.
     require_known_numbers(folder)
     engine: Engine
@@ -120,14 +121,15 @@ def require_unchanged(folder: ModelFolder, before: WeightStamps) -> WeightStamps
     changed += [name for name in {*differing} - {*changed} if contradicts_cache(folder, name)]
     if changed:
         remedy = "Start the node again, which checks them; a model that was linked changes with its source."
-        raise ModelError(f"files of the model below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
+        raise ModelError(f"files of the model below {folder.place} were changed", ", ".join(sorted(changed)), remedy)
     return now
 
 
-def file_stamps(folder: ModelFolder, before: WeightStamps) -> tuple[WeightStamps, Stamp]:
-    """As `require_unchanged`, with the folder's own stamp: another folder in its place leaves no trace in the files
-    once it is taken away again."""
-    return require_unchanged(folder, before), stamp(folder.path)
+def file_stamps(folder: ModelFolder, before: WeightStamps) -> tuple[WeightStamps, WeightStamps, Stamp]:
+    """As `require_unchanged`, of the files that are read and of those that lie where the owner keeps them, with his
+    folder's own stamp: another folder in its place leaves no trace in the files once it is taken away again."""
+    placed = ModelFolder(folder.place)
+    return require_unchanged(folder, before), require_unchanged(placed, before), stamp(folder.place)
 
 
 def _only_touched(before: KnownFile | None, now: KnownFile | None) -> bool:
@@ -206,10 +208,12 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
 
     Raises:
         ConfigError: vLLM cannot compute this class here; said before the model is read.
+        ModelError: or nowhere.
     """
     from troth.node.engine.vllm.machine import require_cpu, require_guarded, require_machine
     from troth.node.engine.vllm.settings import EngineSettings
 
+    require_computed(folder.quantisation, execution_class.dtype)
     layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
@@ -227,6 +231,8 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
         graphs=configuration.graphs,
         parallel=configuration.cards,
     )
+    if not settings.on_card:
+        _require_for_processors(folder)
     if execution_class.exact:
         require_guarded(folder.quantisation)
         if settings.on_card:
@@ -240,6 +246,13 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
 
         return replace(settings, spared=reference_bytes(folder))
     return settings
+
+
+def _require_for_processors(folder: ModelFolder) -> None:
+    settings = folder.quantisation
+    if settings is not None and (told := unpacked(raw_tensors(folder.path), settings).on_cards):
+        remedy = 'Set engine.device = "cuda", or serve a copy of 4 bits or whole weights.'
+        raise ConfigError("vLLM serves such weights on a graphics card alone", ", ".join(sorted(told)), remedy)
 
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
@@ -262,4 +275,4 @@ def _require_fields(folder: ModelFolder, found: ModelDescriptor, descriptor: Mod
         if own != registered:
             shown = own.hex() if isinstance(own, bytes) else own
             remedy = "Import the registered model again; serving another one is slashed."
-            raise ModelError(f"{folder.path} is not the registered model: {name} differs", shown, remedy)
+            raise ModelError(f"{folder.place} is not the registered model: {name} differs", shown, remedy)

@@ -65,7 +65,7 @@ def stress_key(folder: ModelFolder, dtype: int, machine: CardMachine, cards: Seq
         release = version("vllm")
     except PackageNotFoundError:
         release = "none"
-    return "/".join((folder.path.name, release, str(dtype), machine.label, *sorted(cards)))
+    return "/".join((folder.place.name, release, str(dtype), machine.label, *sorted(cards)))
 
 
 def keep_stress(home: Path, key: str, report: StressReport) -> Path:
@@ -84,10 +84,10 @@ def require_stressed(home: Path, folder: ModelFolder, dtype: int, machine: CardM
     passed = _read(home / FILE).get(key)
     if passed is None:
         what = "this machine has not shown yet that its rows do not depend on what is computed beside them"
-        raise ConfigError(what, key, f"Run `{COMMAND} {folder.path.name}`, which takes ten minutes.")
+        raise ConfigError(what, key, f"Run `{COMMAND} {folder.place.name}`, which takes ten minutes.")
     if not passed.get("whole"):
         what = f"the stress probe left out {passed.get('left_out')}"
-        remedy = f"Run `{COMMAND} {folder.path.name} --seconds 3600`, or with longer texts and a larger cache."
+        remedy = f"Run `{COMMAND} {folder.place.name} --seconds 3600`, or with longer texts and a larger cache."
         raise ConfigError(what, key, remedy)
 
 

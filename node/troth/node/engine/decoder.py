@@ -269,7 +269,7 @@ def text_config(folder: ModelFolder, *, quantised: bool = False) -> Any:
     require_decoder(folder.text_config)
     if folder.quantisation is not None and not quantised:
         what = "the torch engine computes with whole weights, and these are quantised"
-        raise ModelError(what, str(folder.path), "Serve it with vLLM, or import the unquantised model.")
+        raise ModelError(what, str(folder.place), "Serve it with vLLM, or import the unquantised model.")
     try:
         with tempfile.TemporaryDirectory(prefix="troth-config-") as room:
             (Path(room) / "config.json").write_text(json.dumps(_computed(folder.config)), encoding="utf-8")

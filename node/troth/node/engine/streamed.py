@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from troth.node.engine.layers import LayerSlice, Needs
 from troth.node.engine.packing import Continuation
 from troth.node.engine.torch_engine import to_words
+from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
+from troth.node.models.sources import Stamp, stamp
 from troth.node.models.tensor_files import raw_tensors
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
@@ -46,6 +48,8 @@ class ReferencedText:
 class StreamedReference:
     """Post-norm rows and logits of a whole model, its weights rounded to `dtype` and computed with in float32.
 
+    Weights are read anew for each pass, so that each looks whether they are those of the first day.
+
     Args:
         widen: False for rows in `dtype`'s own words, with attention in plain operations where the family has a choice.
         beside: another one of the same model; of both only one runs at a time, for memory's sake.
@@ -62,12 +66,17 @@ class StreamedReference:
     ) -> None:
         self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
         self._widen = widen
+        self._stamps = weight_stamps(folder)
         self._layers: LayerSlice | None = None
         self._waiting: list[ReferencedText] = []
         self._busy: asyncio.Lock = asyncio.Lock() if beside is None else beside._busy
 
     async def rows(self, tokens: Sequence[int]) -> NDArray[Any]:
-        """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
+        """Rows of a text's positions, (positions, hidden size).
+
+        Raises:
+            ModelError: the model does not slice, or its weights were touched.
+        """
         mine = ReferencedText(np.asarray(tokens, np.int64), asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         async with self._busy:
@@ -100,9 +109,8 @@ class StreamedReference:
                 one.answer.set_result(rows)
 
     def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[Any]]:
-        layers = self._opened()
-        plainly = not self._widen and layers.decoder.has_two_ways
-        with torch.inference_mode(), layers.decoder.otherwise() if plainly else nullcontext():
+        with self._same_weights(), torch.inference_mode(), self._attending():
+            layers = self._opened()
             self._hold(layers, Needs(entry=True))
             states = [layers.embed(torch.from_numpy(text).to(self._device)) for text in texts]
             for index in range(layers.total_layers):
@@ -113,6 +121,25 @@ class StreamedReference:
             self._hold(layers, Needs(ending=True))
             return [to_words(rows, 0 if self._widen else Dtype.BFLOAT16) for rows in states]
 
+    def _attending(self) -> AbstractContextManager[None]:
+        decoder = self._opened().decoder
+        return decoder.otherwise() if decoder.has_two_ways and not self._widen else nullcontext()
+
+    @contextmanager
+    def _same_weights(self) -> Iterator[None]:
+        """Raises ModelError where files are written, linked or exchanged meanwhile, or were written before.
+
+        A link alone that somebody made between two passes says nothing: who looks at the node's files reads them then.
+        """
+        before = weight_stamps(self._folder)
+        if written := [name for name, one in before.items() if not _as_written(one, self._stamps.get(name))]:
+            remedy = "Start the node again, which checks them."
+            raise ModelError("weights were changed since the reference was made", ", ".join(written), remedy)
+        yield
+        if weight_stamps(self._folder) != before:
+            what, remedy = "weights were touched while the reference read them", "Leave them alone, and repeat it."
+            raise ModelError(what, str(self._folder.place), remedy)
+
     def _through(self, layers: LayerSlice, segment: Segment, rows: torch.Tensor) -> torch.Tensor:
         cache, made = layers.new_cache(segment), torch.empty_like(rows)
         cache.grow(len(rows))
@@ -122,7 +149,7 @@ class StreamedReference:
         return made
 
     def _head(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        with torch.inference_mode():
+        with self._same_weights(), torch.inference_mode():
             layers = self._opened()
             self._hold(layers, Needs(ending=True))
             made: NDArray[np.float32] = layers.logits(torch.from_numpy(np.array(rows)).to(self._device)).cpu().numpy()
@@ -138,6 +165,15 @@ class StreamedReference:
         """Have these in memory and nothing else."""
         layers.keep_only(needs)
         layers.take(layers.read(needs))
+
+
+def weight_stamps(folder: ModelFolder) -> dict[str, Stamp]:
+    """Of each file of weights, by its name."""
+    return {path.name: stamp(path) for path in folder.weight_files}
+
+
+def _as_written(now: Stamp, known: Stamp | None) -> bool:
+    return known is not None and now._replace(changed=known.changed) == known
 
 
 def reference_bytes(folder: ModelFolder) -> int:

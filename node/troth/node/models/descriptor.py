@@ -86,7 +86,9 @@ def _require_still(folder: ModelFolder, stamps: dict[str, list[int]]) -> None:
     now = _stamps(folder)
     if differing := sorted(name for name in stamps.keys() | now.keys() if stamps.get(name) != now.get(name)):
         remedy = "Wait until nothing writes or links these files any more, then repeat the command."
-        raise ModelError(f"weights below {folder.path} were changed while they were read", ", ".join(differing), remedy)
+        raise ModelError(
+            f"weights below {folder.place} were changed while they were read", ", ".join(differing), remedy
+        )
 
 
 def contradicts_cache(folder: ModelFolder, name: str) -> bool:
@@ -110,7 +112,7 @@ def require_known_numbers(folder: ModelFolder) -> None:
 
 
 def _cache_file(folder: ModelFolder) -> Path:
-    return folder.path.parent / f".{folder.path.name}.roots.json"
+    return folder.place.parent / f".{folder.place.name}.roots.json"
 
 
 def _root(folder: ModelFolder, dtype: int, progress: Progress, version: int) -> Hash32:

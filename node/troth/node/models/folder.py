@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,22 @@ REMEDY = "Use another copy of the model, or correct config.json."
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder that holds one model; reading is lazy, nothing is cached."""
+    """A folder that holds one model; reading is lazy, nothing is cached.
+
+    Args:
+        path: where its files are read.
+        named: where its owner keeps it, if that is elsewhere; `files` are held as long as somebody has the folder
+            (`holding`).
+    """
 
     path: Path
+    named: Path | None = None
+    files: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def place(self) -> Path:
+        """Where its owner keeps it: what people are told, and what lies beside it."""
+        return self.path if self.named is None else self.named
 
     @property
     def config(self) -> dict[str, Any]:
@@ -71,7 +84,7 @@ class ModelFolder:
         try:
             return chosen_template(alone, more, told)
         except InvalidField as error:
-            raise ModelError(f"{self.path}: {error.what}", error.value, error.remedy) from error
+            raise ModelError(f"{self.place}: {error.what}", error.value, error.remedy) from error
 
     @property
     def architecture(self) -> str:

@@ -25,6 +25,7 @@ from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
+from troth.node.models.quantised import unpacked
 from troth.node.models.sources import note_links, require_sound, source_folder, wanted_files
 from troth.node.models.taking import Report, open_source
 from troth.node.models.tensor_files import require_numbers
@@ -183,4 +184,7 @@ def _require_sound(staging: Path, report: Report) -> None:
         if seen * 10 // max(1, total) > before * 10 // max(1, total):
             report(f"looked at {seen / 1e9:.1f} of {total / 1e9:.1f} GB for NaN")
 
-    require_numbers(tensors, progress, method=str((folder.quantisation or {}).get("quant_method", "")))
+    settings = folder.quantisation
+    require_numbers(tensors, progress, method=str((settings or {}).get("quant_method", "")))
+    if settings is not None and (told := unpacked(tensors, settings).on_cards):
+        report(f"vLLM serves it on a graphics card alone: {', '.join(sorted(told))}")

@@ -41,7 +41,10 @@ OTHER_COPIES = {
     "nvfp4": "Use a copy in the format of compressed-tensors (nvfp4-pack-quantized).",
 }
 """What to do instead, of methods that are met often."""
+FLOAT32 = frozenset({"compressed-tensors"})
+"""Methods that vLLM computes with in float32 too; the others in half precision alone."""
 MOST_EXCEPTIONS, MOST_GROUPS = 1 << 16, 64
+EXPERTS = re.compile(r"(?:^|\.)experts\.")
 ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
 """Small layers of mixtures that engines take whole, whatever config.json says."""
 EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules")
@@ -49,12 +52,14 @@ EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_sk
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`."""
+    """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`; `on_cards`: what
+    of them no engine reads on a CPU."""
 
     shapes: Mapping[str, Shape]
     made: frozenset[str]
     layers: frozenset[str]
     settings: Mapping[str, Any]
+    on_cards: frozenset[str]
 
 
 def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpacked:
@@ -69,12 +74,14 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     if layouts.method == "fp8":
         _require_single_experts(tensors)
     shapes: dict[str, Shape] = {}
-    layers, used = set[str](), set[str]()
+    layers, used, on_cards = set[str](), set[str](), set[str]()
     for tensor in tensors:
         for layout in layouts.all:
             layer = _layer(tensor, layout)
             if layer is None or layouts.of(layer) is not layout:
                 continue
+            if layout.for_experts and not EXPERTS.search(layer):
+                raise ModelError(layout.for_experts, layer, "Use another copy of the model.")
             shape, parts = _weight(layer, tensor, layout, by_name)
             name = layer + layout.whole
             if name != tensor.name and name in by_name:
@@ -82,12 +89,21 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
             shapes[name] = shape
             layers.add(layer)
             used |= {tensor.name, *parts}
+            on_cards |= {layout.on_cards} - {""}
     if not layers:
         raise ModelError("config.json says that weights are quantised, and none is", layouts.method, OTHER_SOURCE)
     _require_no_orphans(by_name.keys() - used, layouts.all)
     whole = {one.name: one.shape for one in tensors if one.name not in used}
     layouts.require_not_excepted(layers)
-    return Unpacked({**whole, **shapes}, frozenset(shapes), frozenset(layers), settings)
+    return Unpacked({**whole, **shapes}, frozenset(shapes), frozenset(layers), settings, frozenset(on_cards))
+
+
+def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
+    """Raise ModelError where no engine computes with such weights in the descriptor's dtype."""
+    method = "" if settings is None else str(settings.get("quant_method", "")).lower()
+    if method in METHODS and method not in FLOAT32 and dtype == 0:
+        what = "vLLM computes with such quantised weights in bfloat16 alone"
+        raise ModelError(what, method, "Register the model with --dtype bfloat16, and serve that class.")
 
 
 def require_named(found: Unpacked, names: Iterable[str]) -> None:

@@ -28,6 +28,11 @@ MX_GROUP, MX_BYTES = 32, 16
 """MXFP4: numbers that share a scale, and the bytes that hold them."""
 NV_GROUP = 16
 """NVFP4: numbers that share a scale."""
+GPTQ_BITS, GPTQ_GROUPS = frozenset({4, 8}), frozenset({-1, 32, 64, 128})
+"""What vLLM's kernels take of GPTQ; experts of mixtures have others, for which groups may be of any size."""
+VLLM = "0.32"
+SYMMETRIC = "with sym: true, or one of AWQ or compressed-tensors, which may have zero points"
+UNORDERED = "with desc_act: false, or one in which a group is all inputs (group_size: -1)"
 LARGEST_SIZE = 1 << 24
 OTHER = "Use another copy of the model, or correct quantization_config."
 
@@ -59,6 +64,10 @@ class PackedLayout:
     whole: str = ".weight"
     endings: frozenset[str] = field(default_factory=frozenset)
     """How names of parts end, of any weight: none lies there without its packed tensor."""
+    for_experts: str = ""
+    """Why nothing but experts of a mixture may be packed so; empty where any layer may."""
+    on_cards: str = ""
+    """Why no engine reads it on a CPU; empty where one does."""
 
 
 def refuse(what: str, value: Any) -> NoReturn:
@@ -119,7 +128,8 @@ def awq(settings: Mapping[str, Any]) -> PackedLayout:
         refuse("of AWQ, only the version gemm is read by engines", version)
     bits = number(settings, "bits", "w_bit", allowed=frozenset({4}))
     size, factor = _group_size(settings, "group_size", "q_group_size"), WORD // bits
-    zeros = truth(settings, "zero_point", usual=True)
+    if not truth(settings, "zero_point", usual=False):
+        refuse("AWQ has zero points, and zero_point has to be true", settings.get("zero_point"))
 
     def weight(packed: Shape) -> Shape:
         inputs, words = _matrix(packed)
@@ -130,23 +140,28 @@ def awq(settings: Mapping[str, Any]) -> PackedLayout:
         count = groups(inputs, size)
         return {
             ".scales": PackedPart(SCALES, ((count, outputs),)),
-            ".qzeros": PackedPart(WORDS, ((count, outputs // factor),), needed=zeros),
+            ".qzeros": PackedPart(WORDS, ((count, outputs // factor),)),
         }
 
     return PackedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros"}))
 
 
 def gptq(settings: Mapping[str, Any]) -> PackedLayout:
-    """GPTQ: inputs packed into words, zero points of outputs too, and perhaps an order of the inputs."""
-    if settings.get("bits") == 3:
-        what, remedy = (
-            "GPTQ of 3 bits packs numbers across words, which vLLM 0.32 does not read",
-            "Use a copy of 4 bits.",
-        )
-        raise ModelError(what, 3, remedy)
-    bits = number(settings, "bits", allowed=frozenset({2, 4, 8}))
+    """GPTQ: inputs packed into words, zero points of outputs too, and perhaps an order of the inputs.
+
+    Raises:
+        ModelError: vLLM reads no such weights, on a CPU or on a card (its `AutoGPTQConfig` and `gptq_utils`).
+    """
+    bits = number(settings, "bits", allowed=frozenset({2, 3, 4, 8}))
     size, factor = _group_size(settings, "group_size"), WORD // bits
-    truth(settings, "desc_act", usual=False)
+    if bits not in GPTQ_BITS:
+        _refuse_gptq("of 4 or 8 bits alone", f"bits: {bits}", "Use a copy of 4 bits.")
+    if not truth(settings, "sym", usual=False):
+        _refuse_gptq("that is symmetric alone", f"sym: {settings.get('sym')}", f"Use a copy {SYMMETRIC}.")
+    if "desc_act" not in settings or (truth(settings, "desc_act", usual=True) and size != -1):
+        told = f"desc_act: {settings.get('desc_act')}"
+        _refuse_gptq("whose inputs stand in their own order alone", told, f"Use a copy {UNORDERED}.")
+    groups_of = "" if size in GPTQ_GROUPS else f"vLLM reads groups of 32, 64, 128 or all inputs (-1), not of {size}"
 
     def weight(packed: Shape) -> Shape:
         words, outputs = _matrix(packed)
@@ -163,7 +178,13 @@ def gptq(settings: Mapping[str, Any]) -> PackedLayout:
             ".g_idx": PackedPart(WORDS, ((inputs,),), needed=False),
         }
 
-    return PackedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros", ".g_idx"}))
+    endings = frozenset({".scales", ".qzeros", ".g_idx"})
+    on_cards = "" if bits == 4 else f"GPTQ of {bits} bits"
+    return PackedLayout(".qweight", WORDS, weight, parts, endings=endings, for_experts=groups_of, on_cards=on_cards)
+
+
+def _refuse_gptq(read: str, said: str, remedy: str) -> NoReturn:
+    raise ModelError(f"vLLM {VLLM} reads GPTQ {read}; quantization_config says", said, remedy)
 
 
 def fp8(settings: Mapping[str, Any]) -> PackedLayout:
@@ -252,7 +273,7 @@ def _nvfp4(weights: Mapping[str, Any], activations: Any) -> PackedLayout:
         }
 
     endings = frozenset({".weight_scale", ".weight_global_scale", ".input_global_scale"})
-    return PackedLayout(".weight_packed", BYTES, weight, parts, endings=endings)
+    return PackedLayout(".weight_packed", BYTES, weight, parts, endings=endings, on_cards="NVFP4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +336,8 @@ def _packed(scheme: _Scheme) -> PackedLayout:
         }
 
     endings = frozenset({".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"})
-    return PackedLayout(".weight_packed", WORDS, weight, parts, endings=endings)
+    on_cards = "" if scheme.bits == 4 else f"packed words of {scheme.bits} bits"
+    return PackedLayout(".weight_packed", WORDS, weight, parts, endings=endings, on_cards=on_cards)
 
 
 def _plain(scheme: _Scheme, dtypes: frozenset[str]) -> PackedLayout:

@@ -34,17 +34,20 @@ def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
     """Describe a folder, with a progress bar on a terminal while weights are hashed.
 
     Raises:
-        ModelError: it is not sound, whether it was imported or not; said before anything is hashed.
+        ModelError: it is not sound, whether it was imported or not, or no engine computes it in this dtype; said
+            before anything is hashed.
     """
     if dtype not in DTYPE_NAMES:
         raise ModelError("this dtype is not supported", dtype, f"Use one of {', '.join(DTYPE_NAMES)}.")
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
+    from troth.node.models.quantised import require_computed
     from troth.node.models.sources import require_sound
 
-    total = sum(one.length for one in require_sound(folder))
     number = DTYPE_NAMES[dtype]
+    total = sum(one.length for one in require_sound(folder))
+    require_computed(folder.quantisation, number)
     columns = (*Progress.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("hashing weights", total=total)

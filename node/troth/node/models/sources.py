@@ -175,7 +175,7 @@ def _require_tokenizer(folder: ModelFolder) -> None:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ModelError("tokenizer.json cannot be read", f"{type(error).__name__}: {error}", OTHER_SOURCE) from error
     if not ids:
-        raise ModelError("tokenizer.json has no vocabulary", str(folder.path), OTHER_SOURCE)
+        raise ModelError("tokenizer.json has no vocabulary", str(folder.place), OTHER_SOURCE)
     if min(ids) < 0:
         raise ModelError("tokenizer.json gives a token that is no number of one", min(ids), OTHER_SOURCE)
     if max(ids) >= vocabulary:
