@@ -19,6 +19,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    folder_path,
     show,
 )
 
@@ -34,7 +35,11 @@ app.add_typer(changes_command.app, name="members")
 HomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this member's configuration, keys and state.",
     ),
 ]
 DEFAULT_HOME = Path("~/.troth/committee")

@@ -16,6 +16,7 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    folder_path,
     grouped,
     option_group,
     show,
@@ -36,7 +37,11 @@ ContractOption = Annotated[
 MemberHomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this member's configuration, keys and state.",
     ),
 ]
 PayingOption = Annotated[

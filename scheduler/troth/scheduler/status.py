@@ -48,16 +48,27 @@ class DeploymentStatus:
 async def looking(folder: Path) -> AsyncIterator[DeploymentStatus]:
     """Follow the deployment once, into a file of the commands' own."""
     configuration = load_market(folder)
-    operator = operator_in(configuration)
+    async with await reach(configuration) as market, following(configuration, market) as looked:
+        yield looked
+
+
+async def reach(configuration: SchedulerConfiguration) -> Market:
+    """The deployment, of which nothing is followed yet: a few requests, however long its history is."""
     named = configuration.market
     place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
-    async with await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id) as market:
-        follower = MarketFollower(market, folder / "market-events-command.sqlite")
-        try:
-            state = await follower.catch_up()
-            yield DeploymentStatus(configuration, market, state, follower.block, operator)
-        finally:
-            await follower.close()
+    return await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
+
+
+@asynccontextmanager
+async def following(configuration: SchedulerConfiguration, market: Market) -> AsyncIterator[DeploymentStatus]:
+    """The same, followed to its newest block."""
+    operator = operator_in(configuration)
+    follower = MarketFollower(market, configuration.folder / "market-events-command.sqlite")
+    try:
+        state = await follower.catch_up()
+        yield DeploymentStatus(configuration, market, state, follower.block, operator)
+    finally:
+        await follower.close()
 
 
 def operator_in(configuration: SchedulerConfiguration) -> Address:
