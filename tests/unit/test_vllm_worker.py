@@ -28,7 +28,7 @@ WIDTH, VOCABULARY, LAYERS = 4, 8, 3
 
 class Layer(torch.nn.Module):
     def forward(self, positions: torch.Tensor, states: torch.Tensor, residual: torch.Tensor | None) -> torch.Tensor:
-        return states
+        return states if residual is None else states + residual
 
 
 class Model(torch.nn.Module):
