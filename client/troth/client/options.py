@@ -47,7 +47,11 @@ ModelOption = Annotated[
 ]
 MaxPriceOption = Annotated[
     str,
-    typer.Option("--max-price", envvar="TROTH_MAX_PRICE", help="Most per million tokens, as P or PROMPT/WRITTEN."),
+    typer.Option(
+        "--max-price",
+        envvar="TROTH_MAX_PRICE",
+        help="Most for a million tokens, such as 0.002ether, or PROMPT/WRITTEN.",
+    ),
 ]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")

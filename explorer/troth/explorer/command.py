@@ -164,7 +164,7 @@ def show(
     node: Annotated[str | None, typer.Option("--node", help="About this node.")] = None,
     party: Annotated[str | None, typer.Option("--party", help="About this party.")] = None,
     execution_class: Annotated[str | None, typer.Option("--class", help="Of this execution class.")] = None,
-    order: Annotated[str | None, typer.Option("--order", help="Of this task.")] = None,
+    order: Annotated[str | None, typer.Option("--order", help="Of this order.")] = None,
     case: Annotated[str | None, typer.Option("--case", help="Of this case.")] = None,
     dispute: Annotated[str | None, typer.Option("--dispute", help="Of this dispute.")] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Of log entries with this number.")] = None,

@@ -276,7 +276,10 @@ def status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
 @app.command()
 def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
+    """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it.
+
+    Exit code 1 if a line fails.
+    """
     from troth.node import inspection
     from troth.transport.health import rendered
 

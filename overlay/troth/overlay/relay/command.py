@@ -102,7 +102,10 @@ def entry(home: HomeOption = DEFAULT_HOME) -> None:
 
 @app.command()
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check configuration, keys, directory and port; each line that fails says how to fix it."""
+    """Check configuration, keys, directory and port; each line that fails says how to fix it.
+
+    Exit code 1 if a line fails.
+    """
     from troth.overlay.relay.doctor import examine
     from troth.transport.health import rendered
 
