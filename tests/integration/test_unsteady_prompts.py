@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,7 @@ from support.verifier_engines import ENGINES, verifier_engine  # noqa: E402
 
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
-from troth.node.calibration.tampering import quantise_weights  # noqa: E402
+from troth.node.calibration.tampering import quantise_weights, rounded, rounded_weights  # noqa: E402
 from troth.node.engine.interface import Engine, SessionKey  # noqa: E402
 from troth.node.engine.vllm.engine import VllmEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
@@ -151,8 +152,12 @@ async def test_what_a_kernel_does_to_a_repeated_id_each_time_refuses_nobody(
 
 async def test_they_hide_no_cheat(folder: ModelFolder, engine: Engine, rules: ExecutionClass) -> None:
     """Cheaper weights are refused on an ordinary prompt, and a run of another prompt on any."""
-    cheat, tokens = Stack(folder, torch.bfloat16), list(range(400, 464))
+    cheat, slow, tokens = Stack(folder, torch.bfloat16), Stack(folder, torch.bfloat16), list(range(400, 464))
     quantise_weights(cheat, 8)
     claimed, token = node_run(cheat, tokens, SEEDS[0])
     assert (await judged(engine, rules, tokens, token, claimed, SEEDS[0])).refused
+    rounded_weights(slow, partial(rounded, bits=8), every=3)
+    found = await judged(engine, rules, tokens, *reversed(node_run(slow, tokens, SEEDS[0])), SEEDS[0])
+    assert found.refused
+    assert found.states.by_rows < 1 < found.states.excess, "which long windows alone show"
     assert (await judged(engine, rules, REPEATED, token, claimed[: len(REPEATED)], SEEDS[0])).for_a_court
