@@ -131,6 +131,8 @@ def _changed(one: Mapping[str, Any]) -> str:
             return f"{one['tab'][:12]}  closing; run this again once it is free"
         case "wait":
             return f"{one['tab'][:12]}  free from block {one['closes_at']} on; it is {one['block']}"
+        case "refunded":
+            return f"{one['tab'][:12]}  {one['tickets']} lost tickets came back; run this again to buy others"
         case "bought":
             return f"{one['tab'][:12]}  tickets for {one['cost']} bought{_collected(one)}"
         case _:
@@ -146,7 +148,7 @@ def refund(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Have tickets refunded that can no longer be spent; who bought them is paid, and they become known."""
+    """Have tickets refunded that the wallet bought and that can no longer be spent; they become known."""
     from troth.client.tabs import opening
     from troth.client.tickets import managing
 
