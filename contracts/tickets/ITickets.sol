@@ -40,7 +40,7 @@ struct Ticket {
 
 /// @notice Tickets that one client spends with one payee.
 /// @param tabKey key of the tab that they fill; signs orders and vouchers, and commands the tab's payer
-/// @param fee what of their worth pays the payee for the transaction
+/// @param fee what of the worth of each pays the payee for the transaction
 /// @param consent the tab key's signature over the market's TabConsent(payer, payee)
 struct Spending {
     address payee;
@@ -74,6 +74,7 @@ interface ITickets {
     event TicketSpent(address indexed ticket, address indexed payer, uint64 epoch, uint8 denomination);
     /// @notice A ticket that was spent before was passed over: nobody is paid for it.
     event TicketPassedOver(address indexed ticket, address indexed payer);
+    /// @param fee of all of the tickets that counted
     /// @param opened whether the tab took the money; if not, it lies with the payer, whom the tab key commands
     event SpendingPaid(
         address indexed payer, address indexed payee, address tabKey, uint96 amount, uint96 fee, bool opened
@@ -103,11 +104,12 @@ interface ITickets {
     error InvalidTickets(uint256 count);
     /// @notice More tickets of an epoch and denomination were shown than sold: members made tickets out of nothing.
     error MoreSpentThanSold(uint64 epoch, uint8 denomination);
-    error FeeAboveWorth(uint96 fee, uint96 worth);
+    error FeeAboveWorth(uint96 fee, uint96 price);
     error UnknownPurchase(bytes32 purchase);
     error NotLostYet(uint64 epoch, uint64 current);
     error NotInPurchase(bytes32 purchase, address ticket, uint16 index);
     error AlreadySpent(address ticket);
+    error AlreadyRefunded(bytes32 purchase, uint16 index);
 
     /// @notice Anyone: an epoch's keys, one for each denomination, signed by more than 2/3 of the members in ascending
     ///         order of signers: `TicketKeys(uint64 epoch,bytes32 keys,bytes32 dealing)`, where `keys` is keccak256
@@ -144,8 +146,10 @@ interface ITickets {
     function isPurchase(bytes32 purchase) external view returns (bool);
     /// @notice Tickets sold and neither spent nor refunded.
     function outstanding(uint64 epoch, uint8 denomination) external view returns (uint256);
-    /// @notice Bit i says that the i-th of these, at most 256, is spent or refunded.
+    /// @notice Bit i says that the i-th of these, at most 256, is spent.
     function spent(address[] calldata tickets) external view returns (uint256);
+    /// @notice Bit i says that the ticket at index i of a purchase was refunded.
+    function refunded(bytes32 purchase) external view returns (uint256);
     /// @notice Who pays the tabs of a tab key: a TicketPayer, which is made when it is first paid.
     function payerOf(address tabKey) external view returns (address);
     function domainSeparator() external view returns (bytes32);

@@ -45,6 +45,8 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
     mapping(bytes32 purchase => bool) private _purchases;
     mapping(uint64 epoch => mapping(uint8 denomination => uint256 count)) private _outstanding;
     mapping(address ticket => bool) private _spent;
+    /// @inheritdoc ITickets
+    mapping(bytes32 purchase => uint256 bits) public refunded;
 
     /// @dev What a call of `spend` has gathered: terms of all signatures; names, and how many, by their key.
     struct Batch {
@@ -121,13 +123,18 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
         uint64 current = epochNow();
         if (current <= purchase.epoch + 1) revert NotLostYet(purchase.epoch, current);
         uint96 price = _prices[purchase.denomination];
+        // By place and not by name: whoever was shown a name could buy a ticket of it, and have that refunded first.
+        uint256 bits = refunded[id];
         for (uint256 i = 0; i < tickets.length; ++i) {
             LostTicket calldata lost = tickets[i];
             _requireInside(id, purchase, lost);
             if (_spent[lost.ticket]) revert AlreadySpent(lost.ticket);
-            _spent[lost.ticket] = true;
+            uint256 bit = 1 << lost.index;
+            if (bits & bit != 0) revert AlreadyRefunded(id, lost.index);
+            bits |= bit;
             emit TicketRefunded(id, lost.ticket, lost.index, price);
         }
+        refunded[id] = bits;
         _takeOff(purchase.epoch, purchase.denomination, tickets.length);
         _send(purchase.buyer, uint256(price) * tickets.length);
     }
@@ -138,8 +145,9 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
     function spend(TicketKey[] calldata keys, Spending[] calldata spendings) external nonReentrant {
         Batch memory batch = _newBatch(keys, spendings);
         uint96[] memory worths = new uint96[](spendings.length);
+        uint96[] memory fees = new uint96[](spendings.length);
         for (uint256 i = 0; i < spendings.length; ++i) {
-            worths[i] = _gather(batch, keys, spendings[i]);
+            (worths[i], fees[i]) = _gather(batch, keys, spendings[i]);
         }
         if (batch.count != 0) {
             bytes[] memory points = new bytes[](keys.length);
@@ -150,7 +158,7 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
             if (!TicketCurve.isSigned(batch.signatures, batch.names, points)) revert InvalidTickets(batch.count);
         }
         for (uint256 i = 0; i < spendings.length; ++i) {
-            if (worths[i] != 0) _pay(spendings[i], worths[i]);
+            if (worths[i] != 0) _pay(spendings[i], worths[i], fees[i]);
         }
     }
 
@@ -243,10 +251,10 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
         }
     }
 
-    /// @dev Marks a spending's tickets as spent and adds them to the batch; what they are worth.
+    /// @dev Marks a spending's tickets as spent and adds them to the batch; what they are worth, and fees of it.
     function _gather(Batch memory batch, TicketKey[] calldata keys, Spending calldata spending)
         private
-        returns (uint96 worth)
+        returns (uint96 worth, uint96 fees)
     {
         address payer = payerOf(spending.tabKey);
         bytes32 digest = _hashTypedDataV4(
@@ -269,20 +277,23 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
             batch.signatures.addSignature(ticket.signature, coefficient);
             batch.names[ticket.key].addName(name, coefficient);
             ++batch.counts[ticket.key];
-            worth += _prices[key.denomination];
+            uint96 price = _prices[key.denomination];
+            // Of each ticket: were it one fee for all of them, it would be taken for each by as many calls.
+            if (spending.fee > price) revert FeeAboveWorth(spending.fee, price);
+            worth += price;
+            fees += spending.fee;
             emit TicketSpent(name, payer, key.epoch, key.denomination);
         }
     }
 
-    /// @dev The fee to the payee, the rest into the tab; if the tab does not take it, to its payer all the same.
-    function _pay(Spending calldata spending, uint96 worth) private {
-        if (spending.fee > worth) revert FeeAboveWorth(spending.fee, worth);
-        uint96 amount = worth - spending.fee;
+    /// @dev Fees to the payee, the rest into the tab; if the tab does not take it, to its payer all the same.
+    function _pay(Spending calldata spending, uint96 worth, uint96 fees) private {
+        uint96 amount = worth - fees;
         address payer = payerOf(spending.tabKey);
         if (payer.code.length == 0) {
             Clones.cloneDeterministicWithImmutableArgs(PAYER, abi.encode(spending.tabKey), 0);
         }
-        _send(spending.payee, spending.fee);
+        _send(spending.payee, fees);
         _send(payer, amount);
         bool opened;
         if (amount != 0) {
@@ -290,7 +301,7 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
                 opened = true;
             } catch {} // solhint-disable-line no-empty-blocks
         }
-        emit SpendingPaid(payer, spending.payee, spending.tabKey, amount, spending.fee, opened);
+        emit SpendingPaid(payer, spending.payee, spending.tabKey, amount, fees, opened);
     }
 
     function _takeOff(uint64 epoch, uint8 denomination, uint256 count) private {

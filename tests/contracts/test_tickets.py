@@ -97,8 +97,8 @@ async def test_tickets_fill_a_tab_that_pays_orders_and_change_comes_back(stage: 
     await stage.spend(bought, spending)
     payer = await stage.chain.read(messages.payer_of(tab_key.address))
     tab = Tab(payer, SCHEDULER.address, tab_key.address)
-    assert (await tab_state(stage, tab)).balance == 2 * price - 1000
-    assert await stage.chain.balance(SCHEDULER.address) >= 1000
+    assert (await tab_state(stage, tab)).balance == 2 * price - 2000
+    assert await stage.chain.balance(SCHEDULER.address) >= 2000
 
     voucher = Voucher(tab_id(tab), price // 3, price // 3, 1, 1, 0)
     signature = sign(voucher, stage.market.domain, tab_key.secret).signature
@@ -118,7 +118,7 @@ async def test_tickets_fill_a_tab_that_pays_orders_and_change_comes_back(stage: 
         stage.mine((await tab_state(stage, tab)).closes_at - await stage.chain.block_number())
         finish = build(stage.market.contracts, Part.BANK, "finishClosing", tab)
         await stage.market.execute(finish, stage.payer)
-        rest = 2 * price - 1000 - price // 3
+        rest = 2 * price - 2000 - price // 3
         assert await purse.balance(payer) == rest
 
         count = rest // stage.rules.prices[1]

@@ -76,7 +76,7 @@ async def test_every_unit_is_accounted_for(stage: TicketsStage) -> None:
     fold, prices = reading.fold, stage.rules.prices
     assert fold.received == 3 * prices[2] + 5 * prices[0]
     assert fold.paid + fold.fees == 3 * prices[2] + prices[0]
-    assert (fold.fees, fold.returned, fold.passed_over) == (1007, 2 * prices[0], 1)
+    assert (fold.fees, fold.returned, fold.passed_over) == (2007, 2 * prices[0], 1)
     assert fold.held == reading.holdings == 2 * prices[0]
 
 

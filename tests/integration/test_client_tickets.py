@@ -16,7 +16,9 @@ from support.ticket_members import MembersStage, members_stage
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import submit
+from troth.chain.keystore import Key
 from troth.client.configuration import save
+from troth.client.errors import SchedulerRefused, TicketsUnusable
 from troth.client.home import Home
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened
@@ -29,7 +31,8 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Tab, TabConsent
 from troth.protocol.tickets import messages
-from troth.protocol.tickets.messages import PayerCall, PayerOrder, TicketPayment
+from troth.protocol.tickets.messages import LostTicket, PayerCall, PayerOrder, TicketPayment
+from troth.protocol.tickets.purchases import Purchase
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import TicketsNotTaken
@@ -45,6 +48,7 @@ pytestmark = [
 ]
 PRICES = (10**13, 10**14, 10**15)
 FEE = 10**11
+EPOCH = 400
 QUESTION = "word7 word9 word11"
 
 
@@ -112,7 +116,9 @@ async def test_from_the_wallet_to_an_answer_that_nothing_joins_to_it(tickets: Ti
     assert [row["spendable"] for row in listed["tickets"]] == [0, 1, 0]
 
 
-async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) -> None:
+async def test_what_a_scheduler_refuses(
+    tickets: TicketNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replays, tickets for another, without the fee, under another key, forged ones that cancel, from another epoch."""
     side = await tickets.client(tmp_path / "home")
     scene, desk = tickets.scene, tickets.desk
@@ -125,7 +131,8 @@ async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) 
         swapped = (replace(first, signature=spending.tickets[1].signature), *spending.tickets[1:])
         wrong = {
             "another scheduler": replace(payment, spending=replace(spending, payee=side.key.address)),
-            "pay": replace(payment, spending=replace(spending, fee=FEE)),
+            "pays": replace(payment, spending=replace(spending, fee=FEE - 1)),
+            "worth": replace(payment, spending=replace(spending, fee=PRICES[0] + 1)),
             "did not sign": replace(payment, spending=replace(spending, tickets=swapped)),
             "comes twice": replace(payment, spending=replace(spending, tickets=(first, first))),
             "consent": replace(payment, spending=replace(spending, consent=bytes(65))),
@@ -136,8 +143,25 @@ async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) 
         for said, one in wrong.items():
             with pytest.raises(TicketsNotTaken, match=said):
                 await desk.pay(one)
-        at_once = await asyncio.gather(desk.pay(payment), desk.pay(payment), return_exceptions=True)
-        assert sorted(type(one).__name__ for one in at_once) == ["Tab", "TicketsNotTaken"], at_once
+        # A client that leaves while its tickets wait for a block, and comes back with them again and again.
+        asked, may_spend, spend = asyncio.Event(), asyncio.Event(), desk._spend
+
+        async def waiting(together: Any) -> int:
+            asked.set()
+            await may_spend.wait()
+            return await spend(together)
+
+        monkeypatch.setattr(desk, "_spend", waiting)
+        first_asked = asyncio.create_task(desk.pay(payment))
+        await asked.wait()
+        first_asked.cancel()
+        for _ in range(2):
+            with pytest.raises(TicketsNotTaken, match="being spent now"):
+                await desk.pay(payment)
+        may_spend.set()
+        assert desk._carrying is not None
+        await desk._carrying
+        assert not desk._under_way
         with pytest.raises(TicketsNotTaken, match="spent already"):
             await desk.pay(payment)
         payer = await session.chain.read(messages.payer_of(spending.tab_key))
@@ -204,9 +228,11 @@ async def test_a_scheduler_carries_no_word_that_could_cost_it_more_than_its_fee(
     side = await tickets.client(tmp_path / "home")
     purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
     contracts, me = tickets.scene.stage.market.contracts, tickets.scene.stage.scheduler.address
+    await managing.buy(purse, named, "10000gwei", 1, broadcast=True)
+    await managing.open_tab(purse, named, "1000gwei")
     async with ticket_session(purse, named) as session:
-        tab_key = session.purse.keyring().create(1 << 10)
-        payer = await session.chain.read(messages.payer_of(tab_key.address))
+        payer = session.store.payments()[-1].payer
+        tab_key = session.purse.keyring().key(session.store.payments()[-1].tab_key)
         other = build(contracts, Part.BANK, "finishClosing", Tab(payer, me, tab_key.address)).call.data
         wrong = {
             "not carried": [
@@ -216,18 +242,77 @@ async def test_a_scheduler_carries_no_word_that_could_cost_it_more_than_its_fee(
                 PayerCall(tickets.stage.chain.contract, 0, messages.spend([], []).data),
                 PayerCall(contracts.bank, 0, other + bytes(401)),
                 PayerCall(contracts.bank, 0, b""),
+                PayerCall(tickets.stage.chain.contract, 0, refund_of(17)),
             ],
-            "At most 8": [PayerCall(contracts.bank, 0, other)],
+            "At most 8": [
+                PayerCall(contracts.bank, 0, other),
+                PayerCall(tickets.stage.chain.contract, 0, refund_of(2)),
+            ],
         }
         sent = await session.chain.transactions_sent(me)
         domain = Domain(session.chain.chain_id, payer)
         for said, calls in wrong.items():
             for call in calls:
-                fee = FEE if said == "not carried" else FEE - 1
+                fee = 100 * FEE if said == "not carried" else FEE - 1 + FEE * (call.target != contracts.bank)
                 signed = messages.errand(PayerOrder((call,), fee, 0, 10**9), domain, tab_key.secret)
                 with pytest.raises(TicketsNotTaken, match=said):
                     await tickets.desk.carry(signed)
+        two = PayerOrder((PayerCall(contracts.bank, 0, other),) * 2, 2 * FEE - 1, 0, 10**9)
+        with pytest.raises(TicketsNotTaken, match=f"these for {2 * FEE}"):
+            await tickets.desk.carry(messages.errand(two, domain, tab_key.secret))
+        # Where no ticket was spent there is no payer: a call does nothing, and whoever carries it pays for that.
+        stranger = session.purse.keyring().create(1 << 10)
+        nobody = await session.chain.read(messages.payer_of(stranger.address))
+        close = build(contracts, Part.BANK, "close", Tab(nobody, me, stranger.address)).call.data
+        order = PayerOrder((PayerCall(contracts.bank, 0, close),), 0, 0, 10**9)
+        signed = messages.errand(order, Domain(session.chain.chain_id, nobody), stranger.secret)
+        with pytest.raises(TicketsNotTaken, match="nobody would hear its word"):
+            await tickets.desk.carry(signed)
         assert await session.chain.transactions_sent(me) == sent
+
+
+def refund_of(count: int) -> bytes:
+    """A call that refunds so many tickets of a purchase of 256."""
+    root, proof = Hash32(bytes(32)), (Hash32(bytes(32)),) * 8
+    purchase = Purchase(Key.generate().address, 0, 0, 256, root)
+    lost = [LostTicket(purchase.buyer, place, 1, proof) for place in range(count)]
+    return messages.refund(purchase, lost).data
+
+
+async def test_a_scheduler_that_lies_about_change_gets_no_more_than_its_fee(
+    tickets: TicketNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wants nearly all as a fee; it says that it refused, and has the purchase mined."""
+    side = await tickets.client(tmp_path / "home")
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    scene, desk = tickets.scene, tickets.desk
+    await managing.buy(purse, named, "1000000gwei", 1, broadcast=True)
+    await managing.open_tab(purse, named, "900000gwei")
+    (closed,) = await managing.change(purse, named)
+    (waiting,) = await managing.change(purse, named)
+    assert (closed["step"], waiting["step"]) == ("closed", "wait")
+    scene.stage.anvil.mine(max(0, waiting["closes_at"] - waiting["block"]))
+    await scene.ledger.catch_up()
+    monkeypatch.setattr(desk, "terms", TicketTerms(tickets.stage.chain.contract, -FEE))
+    with pytest.raises(TicketsUnusable, match="wants"):
+        await managing.change(purse, named)
+    for most in (PRICES[2] // 7, 9 * PRICES[1]):
+        monkeypatch.setattr(desk, "terms", TicketTerms(tickets.stage.chain.contract, most))
+        (nothing,) = await managing.change(purse, named)
+        assert nothing["step"] == "nothing"
+    monkeypatch.setattr(desk, "terms", TicketTerms(tickets.stage.chain.contract, FEE))
+    carry = desk.carry
+
+    async def lying(errand: Any) -> int:
+        await carry(errand)
+        raise TicketsNotTaken("I carried nothing", None, "Ask again.")
+
+    monkeypatch.setattr(desk, "carry", lying)
+    with pytest.raises(SchedulerRefused, match="I carried nothing"):
+        await managing.change(purse, named)
+    monkeypatch.setattr(desk, "carry", carry)
+    collected = await managing.collect(purse, named)
+    assert (collected["signed"], collected["unpaid"]) == (18, 0)
 
 
 async def test_a_payment_that_was_cut_off_is_finished_word_for_word(tickets: TicketNetwork, tmp_path: Path) -> None:
@@ -248,6 +333,53 @@ async def test_a_payment_that_was_cut_off_is_finished_word_for_word(tickets: Tic
     with_store.close()
 
 
+async def test_change_that_was_lost_comes_back_to_its_payer_and_not_by_the_wallet(
+    tickets: TicketNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refund that the wallet sends for a payer's purchase would join the two, and with them every order of that tab.
+
+    With members and a contract of its own, whose epochs are short: the scheduler knew other keys of the first ones, as
+    after a reorganisation.
+    """
+    side = await tickets.client(tmp_path / "home")
+    purse, scene, desk = Purse(Home(side.home), side.password_file, 1 << 10), tickets.scene, tickets.desk
+    anvil, bank = scene.stage.anvil, scene.stage.market.contracts.bank
+    await managing.buy(purse, configuration_of(tickets), "100000gwei", 1, broadcast=True)
+    await managing.open_tab(purse, configuration_of(tickets), "90000gwei")
+    async with members_stage(anvil, bank, tmp_path, prices=PRICES, epoch_blocks=EPOCH) as stage:
+        await stage.keys()
+        contract = stage.chain.contract
+        monkeypatch.setattr(desk, "terms", TicketTerms(contract, FEE))
+        monkeypatch.setattr(desk, "chain", stage.chain)
+        named = msgspec.structs.replace(configuration_of(tickets), tickets=contract)
+        await managing.buy(purse, named, "100000gwei", 2, broadcast=True)
+        await managing.open_tab(purse, named, "90000gwei")
+        (closed,) = await managing.change(purse, named)
+        assert closed["step"] == "closed"
+        (waiting,) = await managing.change(purse, named)
+        anvil.mine(max(0, waiting["closes_at"] - waiting["block"]))
+        await scene.ledger.catch_up()
+        await stage.keys(await stage.chain.read(messages.epoch_now()))
+        (bought,) = await managing.change(purse, named)
+        assert (bought["step"], bought["signed"]) == ("bought", 9)
+        anvil.mine(3 * EPOCH)
+        await scene.ledger.catch_up()
+        async with ticket_session(purse, named) as session:
+            payer = session.store.payments()[-1].payer
+            held = await session.chain.balance(contract)
+            (refunded,) = await session.refund(broadcast=True)
+            assert (refunded["tickets"], await session.chain.balance(contract)) == (1, held - PRICES[1])
+            assert await session.refund(broadcast=True) == []
+            sent = await session.chain.transactions_sent(side.key.address)
+            (back,) = await managing.change(purse, named)
+            assert (back["step"], back["tickets"]) == ("refunded", 9)
+            assert await session.chain.balance(payer) == 9 * (PRICES[0] - FEE)
+            await stage.keys(await session.chain.read(messages.epoch_now()))
+            (again,) = await managing.change(purse, named)
+            assert (again["step"], again["signed"]) == ("bought", 8)
+            assert await session.chain.transactions_sent(side.key.address) == sent
+
+
 async def prepared(session: Any, tickets: TicketNetwork, count: int = 3) -> TicketPayment:
     """Tickets signed over to the scheduler and written down, as `open` does before it sends them."""
     keyring = session.purse.keyring()
@@ -256,7 +388,7 @@ async def prepared(session: Any, tickets: TicketNetwork, count: int = 3) -> Tick
     payer = await session.chain.read(messages.payer_of(tab_key.address))
     free = [one for one in session.store.tickets() if not one.ended][:count]
     with session.store.writing():
-        session.store.add_payment(payer, payee, tab_key.address, FEE * count, [one.name for one in free])
+        session.store.add_payment(payer, payee, tab_key.address, FEE, [one.name for one in free])
     payment = session.store.payments()[-1]
     mine = [one for one in session.store.tickets() if one.payment == payment.identifier]
     made: TicketPayment = await TicketPayments(session)._payment(payment, mine)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from conftest import Anvil, Deployed
 from msgspec import structs
@@ -24,6 +25,7 @@ from troth.client.tickets.members import ask_member, epoch_keys, signed_tickets
 from troth.client.tickets.session import ticket_session
 from troth.committee.errors import TicketsRefused
 from troth.committee.ticket_keys import KeyProposal, TicketKeyMember, TicketKeyStore
+from troth.committee.ticket_service import DEAL
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.tickets import messages
@@ -135,6 +137,41 @@ async def test_a_dealers_first_dealing_stays(stage: MembersStage, tmp_path: Path
     receiver.office.member.take(dealer.staged.key.address, first, operators)
 
 
+@pytest.mark.parametrize("spelled", [lambda text: "0x" + text[2:].lower(), lambda text: "??" + text[2:].upper()])
+async def test_a_dealer_has_one_name(stage: MembersStage, spelled: Callable[[str], str]) -> None:
+    """One that deals under two spellings of its address would be in every proposal twice, and no keys would follow."""
+    dealer, receiver = stage.members[3], stage.members[1]
+    operators = [one.operator for one in stage.membership.members]
+    first = dealer.office.member.deal(0, operators)[receiver.staged.key.address]
+    again = structs.replace(first, dealer=spelled(first.dealer))
+    with pytest.raises(TicketsRefused, match="deals for itself"):
+        receiver.office.member.take(dealer.staged.key.address, again, operators)
+    for other in stage.members[:3]:
+        given = dealer.office.member.deal(0, operators)[other.staged.key.address]
+        body = msgspec.msgpack.encode(structs.replace(given, dealer=spelled(given.dealer)))
+        assert await dealer.turns._ask(other.staged.key.address, DEAL, body, 0) == b""
+        assert other.office.member.holdings(0) == {}
+    await stage.keys()
+
+
+async def test_a_purchase_is_signed_when_it_is_deep_enough_and_not_after_it_was_taken_back(stage: MembersStage) -> None:
+    """A signature stays when a reorganisation takes its purchase back: it would be a ticket that nobody paid."""
+    await stage.keys()
+    for one in stage.members:
+        one.office.confirmations = 3
+    before = stage.anvil.rpc("evm_snapshot")
+    request = encode_request(await bought(stage), points_of(SECRETS))
+    for _ in range(3):
+        status, said = await answered(stage, request)
+        assert (status, b"does not know this purchase" in said) == (422, True)
+        stage.anvil.mine(1)
+    assert (await answered(stage, request))[0] == 200
+    assert stage.anvil.rpc("evm_revert", before)
+    stage.anvil.mine(8)
+    status, said = await answered(stage, request)
+    assert (status, b"does not know this purchase" in said) == (422, True)
+
+
 async def test_a_share_is_of_the_keys_that_the_chain_names_now(stage: MembersStage) -> None:
     """A reorganisation may take back the keys of an epoch, and others come of more dealings."""
     operators = [one.operator for one in stage.membership.members]
@@ -167,6 +204,8 @@ async def test_requests_that_are_refused(stage: MembersStage) -> None:
         right + b"\0",
         encode_request(purchase, other),
         encode_request(purchase, points[:2]),
+        # The same tickets blinded otherwise, as for members that had not heard of the first ones.
+        encode_request(purchase, points_of([replace(one, blinding=one.blinding + 1) for one in SECRETS])),
         encode_request(replace(purchase, denomination=0), points),
         encode_request(replace(purchase, epoch=1), points),
         encode_request(replace(purchase, buyer=stage.anvil.keys[5].address), points),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +103,33 @@ def test_names_times_and_numbers_come_as_often_as_others_have_them() -> None:
     codes = {stand_ins.renamed("send code 117", chooser) for _ in range(100)}
     assert codes <= {f"send code {100 + n}" for n in range(20)}
     assert len(codes) > 10
+
+
+def test_other_words_stand_between_two_where_they_do_elsewhere() -> None:
+    texts = ["Find a train to Bonn", "Find  the train\nto Rome", "Find the train to Rome", "hats, please"]
+    corpus, chooser = Corpus.of(texts), random.Random(1)
+    once = {corpus.swapped(0, chooser, 1) for _ in range(200)}
+    begun = {"Find  the train to Bonn", "Find the train to Bonn"}
+    assert once == begun | {"Find a train to Rome", "Find a train\nto Rome"}
+    twice = {corpus.swapped(0, chooser, 2) for _ in range(200)}
+    assert twice > {"Find the train to Rome", "Find  the train to Rome"}
+    # Nothing else has what is between, or around it.
+    assert corpus.swapped(3, chooser, 4) == texts[3]
+
+
+def test_a_text_whose_words_were_exchanged_looks_as_it_did() -> None:
+    """Ends of other texts bring more numbers and capitals and shorter words, the more lists the more."""
+
+    def more(traits: Callable[[str], int], other: Callable[[int], str | None]) -> float:
+        """Of texts, how much more such text there is: in parts of a text."""
+        pairs = [(text, made) for place, text in enumerate(shipped().texts) if (made := other(place))]
+        return sum(traits(made) - traits(text) for text, made in pairs) / len(pairs)
+
+    chooser = random.Random(1)
+    ways = [partial(shipped().swapped, chooser=chooser, times=1), partial(shipped().exchanged, chooser=chooser)]
+    for traits, least in ((len, 5), (lambda text: any(map(str.isdigit, text)), 0.02)):
+        swapped, exchanged = (more(traits, way) for way in ways)
+        assert abs(swapped) < least < exchanged, (swapped, exchanged)
 
 
 def test_a_text_gets_the_end_of_another_that_has_two_of_its_words_in_a_row() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -22,6 +22,8 @@ FEWEST = 200
 """Texts of a member's own corpus: with fewer, whoever saw some prompts has seen most of it."""
 LARGEST = 16 * 2**20
 """Bytes of a corpus."""
+EDGE = "\n"
+"""Stands for the word before a text's first, and after its last."""
 COMMON = 0.05
 """A word in more than this part of the texts says nothing of what a text is about."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -30,6 +32,8 @@ JOINT_WORDS = (2, 1)
 """How many words two texts have to have in common, if possible, where one goes on as the other."""
 PARTNERS, LEAST_OWN = 6, 1
 """Texts of which the one is chosen that has to do with another; words that each must have of its own."""
+BETWEEN = (1, 2)
+"""How many words may stand between two, where others stand between the same two elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Corpus:
     """Texts, what each is about, and what stands in for names, times and numbers of one: what others have there.
 
     ``pieces`` are a text's words with the spaces before them, ``plain`` the same without them and in small letters;
-    ``joints`` say in which texts, and where, one or two words stand that others have as well.
+    ``joints`` say in which texts, and where, one or two words stand that others have as well; ``gaps`` where something
+    stands between two words between which others have something else: its first word, and how many there are.
     """
 
     texts: tuple[str, ...]
@@ -46,6 +51,7 @@ class Corpus:
     pieces: tuple[tuple[str, ...], ...]
     plain: tuple[tuple[str, ...], ...]
     joints: dict[tuple[str, ...], tuple[tuple[int, int], ...]]
+    gaps: dict[tuple[str, str], tuple[tuple[int, int, int], ...]]
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Corpus:
@@ -62,7 +68,8 @@ class Corpus:
                 for at in range(len(found_) - size + 1):
                     joints.setdefault(found_[at : at + size], []).append((place, at))
         shared = {joint: tuple(where) for joint, where in joints.items() if len({place for place, _ in where}) > 1}
-        return cls(kept, tuple(found - common for found in words), StandIns.of(kept), pieces, plain, shared)
+        about = tuple(found - common for found in words)
+        return cls(kept, about, StandIns.of(kept), pieces, plain, shared, _gaps(plain))
 
     def akin(self, place: int, among: Sequence[int]) -> int:
         """Of some texts the one that has most to do with a text: which shares most of its words with it."""
@@ -106,9 +113,52 @@ class Corpus:
         # Whoever has the same before or after it would come out as it is.
         return mine[:at] != theirs[:where] and mine[at + size :] != theirs[where + size :]
 
+    def swapped(self, place: int, chooser: random.Random, times: int) -> str:
+        """A text in which, so many times, other words stand between two: what others have there, as often.
+
+        Everything else stays as it was typed. Like every text that is written again, with other names and numbers.
+        """
+        pieces, plain = list(self.pieces[place]), [EDGE, *self.plain[place], EDGE]
+        for _ in range(times):
+            gaps = [(first, last) for first, last in _gaps_of(plain) if (plain[first], plain[last]) in self.gaps]
+            chooser.shuffle(gaps)
+            for first, last in gaps:
+                drawn = (chooser.choice(self.gaps[plain[first], plain[last]]) for _ in range(PARTNERS))
+                found = ((there, slice(at, at + size)) for there, at, size in drawn)
+                own = tuple(plain[first + 1 : last])
+                other = next(((there, part) for there, part in found if self.plain[there][part] != own), None)
+                if other is not None:
+                    there, part = other
+                    # The edge before a text is no piece of it.
+                    pieces[first : last - 1] = self.pieces[there][part]
+                    plain[first + 1 : last] = self.plain[there][part]
+                    break
+        return self.stand_ins.renamed("".join(pieces), chooser)
+
     def rewritten(self, place: int, chooser: random.Random) -> str:
         """A text with other names and numbers, each of the kind that it stands for."""
         return self.stand_ins.renamed(self.texts[place], chooser)
+
+
+def _gaps_of(plain: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Places of two words between which one or two stand."""
+    for size in BETWEEN:
+        for first in range(len(plain) - size - 1):
+            yield first, first + size + 1
+
+
+def _gaps(texts: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], tuple[tuple[int, int, int], ...]]:
+    """Between which words something stands, and where, if it is not the same everywhere."""
+    found: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    for place, words in enumerate(texts):
+        plain = (EDGE, *words, EDGE)
+        for first, last in _gaps_of(plain):
+            found.setdefault((plain[first], plain[last]), []).append((place, first, last - first - 1))
+    return {
+        around: tuple(where)
+        for around, where in found.items()
+        if len({texts[place][at : at + size] for place, at, size in where}) > 1
+    }
 
 
 @cache

@@ -30,6 +30,8 @@ ENOUGH = 24
 REWRITTEN, FORMS, CHOICE, LIKEST = 4, 60, 4, 8
 """Forms of one text that are tried: with names and numbers alone; with another text's end, of which so many are chosen
 from; and texts that are tried."""
+SWAPS = (1, 2, 4)
+"""How many times other words are put between two, one after the other until a text came of it."""
 QUESTION = 0.05
 """What a question mark at the end counts, beside shares of characters."""
 REACH, LEAST_REACH = 0.2, 4
@@ -133,6 +135,14 @@ class _Writer:
             if may(text):
                 return text
         reach, shape, found = _reach(wanted), self._shape_of(place), list[str]()
+        for times in itertools.chain.from_iterable(itertools.repeat(times, FORMS) for times in SWAPS):
+            text = self._corpus.swapped(place, self._chooser, times)
+            if abs(len(text) - wanted) <= reach and may(text):
+                found.append(text)
+            if len(found) == CHOICE:
+                break
+        if found:
+            return min(found, key=lambda one: _apart(shape, _shape(one)))
         for _ in range(FORMS):
             text = self._corpus.exchanged(place, self._chooser) or ""
             if text and abs(len(text) - wanted) <= reach and may(text):
@@ -140,6 +150,9 @@ class _Writer:
             if len(found) == CHOICE:
                 break
         return min(found, key=lambda one: _apart(shape, _shape(one)), default=None)
+
+    def _is_numbered(self, place: int) -> bool:
+        return self._shape_of(place)[0] > 0
 
     def _shape_of(self, place: int) -> tuple[float, ...]:
         if place not in self._shapes:
@@ -154,10 +167,14 @@ class _Writer:
         return found if len(found) >= ENOUGH else []
 
     def _joined(self, wanted: float) -> str:
-        """Several texts about the same, until they are as long."""
+        """Several texts about the same, until they are as long; all of them with numbers, or none.
+
+        Of any three texts one has a number more often than one text that is as long.
+        """
         first = self._chooser.choice(self._places)
-        told, used = self._corpus.rewritten(first, self._chooser), {first}
-        while fresh := [place for place in self._chooser.choices(self._places, k=DRAWN) if place not in used]:
+        told, used, numbered = self._corpus.rewritten(first, self._chooser), {first}, self._is_numbered(first)
+        alike = [place for place in self._places if self._is_numbered(place) == numbered]
+        while fresh := [place for place in self._chooser.choices(alike, k=DRAWN) if place not in used]:
             place = self._corpus.akin(first, fresh)
             more = self._corpus.rewritten(place, self._chooser)
             # As often a little too long as a little too short.

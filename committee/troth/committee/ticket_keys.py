@@ -191,7 +191,8 @@ class TicketKeyMember:
         """Hold what a dealer gave this member; raises TicketsRefused where it is not what it committed to."""
         try:
             dealing = given.dealing
-            if dealing.dealer != sender:
+            # Letter by letter: under another spelling of its address a dealer would hold a second dealing.
+            if given.dealer != sender:
                 raise TicketsRefused("A member deals for itself", given.dealer, "Sign with the dealer's key.")
             if dealing.operators != numbered(members):
                 what = "The dealing is to other members than there are"

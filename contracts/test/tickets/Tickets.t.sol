@@ -18,9 +18,9 @@ contract TicketsGoodTest is TicketsTest {
         buy(0, 1, 0, 3);
         assertEq(address(tickets).balance, 0.03 ether);
         spend(0, 1, spending(0, 1, 0, 2, 0.001 ether));
-        assertEq(payee.balance, 0.001 ether);
-        assertEq(address(bank).balance, 0.019 ether);
-        assertEq(bank.tabOf(tabOf()).balance, 0.019 ether);
+        assertEq(payee.balance, 0.002 ether);
+        assertEq(address(bank).balance, 0.018 ether);
+        assertEq(bank.tabOf(tabOf()).balance, 0.018 ether);
         assertEq(tickets.outstanding(0, 1), 1);
         address[] memory names = new address[](3);
         (names[0], names[1], names[2]) = (nameOf(0), nameOf(1), nameOf(2));
@@ -110,8 +110,15 @@ contract TicketsGoodTest is TicketsTest {
         refund(purchase, last);
         refund(purchase, lost(0, 5, 2));
         assertEq(buyer.balance, before + 0.02 ether);
-        vm.expectRevert(abi.encodeWithSelector(ITickets.AlreadySpent.selector, nameOf(4)));
+        bytes32 id = keccak256(abi.encode(purchase));
+        assertEq(tickets.refunded(id), 20);
+        vm.expectRevert(abi.encodeWithSelector(ITickets.AlreadyRefunded.selector, id, 4));
         refund(purchase, last);
+        // Both places of a call are looked at, too.
+        (LostTicket[] memory twice, LostTicket memory first) = (new LostTicket[](2), lost(0, 5, 0));
+        (twice[0], twice[1]) = (first, first);
+        vm.expectRevert(abi.encodeWithSelector(ITickets.AlreadyRefunded.selector, id, 0));
+        tickets.refund(purchase, twice);
     }
 
     function tabOf() private view returns (bytes32) {

@@ -230,10 +230,48 @@ contract TicketsAttacksTest is TicketsTest {
         vm.stopPrank();
     }
 
-    function test_aFeeAboveTheWorth() external {
-        buy(0, 0, 0, 1);
-        Spending memory made = spending(0, 0, 0, 1, 1 ether);
-        refused(0, 0, made, abi.encodeWithSelector(ITickets.FeeAboveWorth.selector, 1 ether, 0.001 ether));
+    function test_aFeeAboveThePrice() external {
+        buy(0, 0, 0, 2);
+        Spending memory made = spending(0, 0, 0, 2, 0.0011 ether);
+        refused(0, 0, made, abi.encodeWithSelector(ITickets.FeeAboveWorth.selector, 0.0011 ether, 0.001 ether));
+    }
+
+    /// @dev What tickets sign does not name the others of their payment: a fee for all of them was taken for each.
+    function test_aPayeeThatSplitsAPaymentTakesNoMoreOfIt() external {
+        buy(0, 1, 0, 8);
+        spend(0, 1, spending(0, 1, 0, 4, 0.0025 ether));
+        (uint256 whole, address other) = (payee.balance, makeAddr("greedy"));
+        for (uint256 i = 4; i < 8; ++i) {
+            spend(0, 1, spendingTo(other, tabKey, 0, 1, i, 1, 0.0025 ether));
+        }
+        assertEq(whole, 0.01 ether);
+        assertEq(other.balance, whole);
+        assertEq(bank.tabOf(keccak256(abi.encode(tickets.payerOf(tabKey), other, tabKey))).balance, 0.03 ether);
+    }
+
+    /// @dev Of two tickets that pay all they have as a fee, one is spent elsewhere before the call is mined.
+    function test_aTicketThatIsGoneSpoilsNobodysCall() external {
+        buy(0, 1, 0, 3);
+        TicketKey[] memory keys = new TicketKey[](1);
+        Spending[] memory all = new Spending[](2);
+        (keys[0], all[0]) = (keyOf(0, 1), spending(0, 1, 0, 2, 0.01 ether));
+        all[1] = spendingTo(payee, makeAddr("other key"), 0, 1, 2, 1, 0);
+        spend(0, 1, spendingTo(makeAddr("accomplice"), tabKey, 0, 1, 0, 1, 0));
+        tickets.spend(keys, all);
+        assertEq(payee.balance, 0.01 ether);
+        assertEq(address(bank).balance, 0.02 ether);
+    }
+
+    /// @dev Who was shown a name buys a ticket of it, and has that refunded before its owner comes.
+    function test_aRefundOfTheSameNameTakesNobodysAway() external {
+        Purchase memory victims = buy(0, 1, 0, 1);
+        Purchase memory another = buy(0, 1, 0, 2);
+        vm.roll(1000 + 2 * EPOCH);
+        refund(another, lost(0, 2, 0));
+        uint256 before = buyer.balance;
+        refund(victims, lost(0, 1, 0));
+        assertEq(buyer.balance, before + 0.01 ether);
+        assertEq(tickets.outstanding(0, 1), 1);
     }
 
     function added(bytes memory left, bytes memory right) private view returns (bytes memory sum) {

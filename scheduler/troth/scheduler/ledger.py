@@ -15,6 +15,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
+from troth.protocol.types import Address
 
 ANSWER_GAS = 130_000
 """Gas for which an objection deposits: of the dearest answer, that with an order (Bank.sol)."""
@@ -81,6 +82,10 @@ class MarketLedger:
             receipt = await self._market.execute(call, self._key)
         await self._follower.reach(receipt.block, FOLLOW_SECONDS)
         return receipt.block
+
+    async def is_contract(self, account: Address) -> bool:
+        """Whether code lies at an address; whatever is sent to another does nothing, and is paid for."""
+        return bool(await self._market.code(account))
 
     async def pass_deposit(self) -> int:
         """What Summons asks for now of a scheduler that passes a summons on, at half as much base fee again: the

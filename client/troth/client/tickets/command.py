@@ -131,6 +131,8 @@ def _changed(one: Mapping[str, Any]) -> str:
             return f"{one['tab'][:12]}  closing; run this again once it is free"
         case "wait":
             return f"{one['tab'][:12]}  free from block {one['closes_at']} on; it is {one['block']}"
+        case "refunded":
+            return f"{one['tab'][:12]}  {one['tickets']} lost tickets came back; run this again to buy others"
         case "bought":
             return f"{one['tab'][:12]}  tickets for {one['cost']} bought{_collected(one)}"
         case _:
@@ -146,9 +148,9 @@ def refund(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Have tickets refunded that can no longer be spent (dry run by default).
+    """Have tickets refunded that the wallet bought and that can no longer be spent (dry run by default).
 
-    Who bought them is paid, and becomes known as their buyer.
+    They become known as the wallet's.
     """
     from troth.client.tabs import opening
     from troth.client.tickets import managing

@@ -23,6 +23,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Tab, TabConsent, TabState
 from troth.protocol.tickets import messages
 from troth.protocol.tickets.messages import (
+    LostTicket,
     PayerCall,
     PayerOrder,
     Spending,
@@ -38,13 +39,16 @@ from troth.protocol.tickets.purchases import (
 from troth.protocol.types import Address
 
 LARGEST_FEE_PART = 4
-"""A scheduler that keeps more than a fourth of a ticket for the transaction is not paid with it."""
+"""A scheduler that keeps more than a fourth of a ticket for the transaction is not paid with it, and of what a tab
+gave back not more than a fourth for bringing it."""
 PAYMENT_SECONDS = 180.0
 """A payment's answer comes when a block has taken it."""
 ERRAND_BLOCKS = 50
 """For which a word to a payer counts."""
 MOST_DENOMINATIONS = 6
 """Of one change: a scheduler carries eight calls."""
+MOST_REFUNDED = 16
+"""Tickets of one call that a scheduler carries."""
 BITS = 256
 """Names of which the chain says in one answer whether they are spent."""
 
@@ -75,7 +79,7 @@ class TicketPayments:
         with self.own.store.writing():
             chosen = self._choose(amount, fee, most, now)
             names = [one.name for one in chosen]
-            self.own.store.add_payment(payer, payee, tab_key.address, fee * len(chosen), names)
+            self.own.store.add_payment(payer, payee, tab_key.address, fee, names)
         return await self._finish(self.own.store.payments()[-1], calls)
 
     def _cut_off(self, payee: Address) -> list[Payment]:
@@ -185,32 +189,37 @@ class TicketPayments:
             return told | {"step": "closed"}
         if state.known and block < state.closes_at:
             return told | {"step": "wait"}
+        fee = int(read_text((await calls.get("/v1/tickets")).get("fee"), 30))
+        lost = await self.own.lost(payment.payer)
+        if lost:
+            own, tickets = lost[0]
+            return told | await self._refunded(payment, own, tickets[:MOST_REFUNDED], fee, calls)
         finish = build(self.own.market.contracts, Part.BANK, "finishClosing", tab)
         first = (PayerCall(finish.to, 0, finish.call.data),) if state.known else ()
         rest = state.balance + await balance(self.own.market, self.own.asset, payment.payer)
-        fee = int(read_text((await calls.get("/v1/tickets")).get("fee"), 30))
-        bought = await self._change_of(payment.payer, rest - fee)
-        if not bought:
+        besides = len(first) + (not self.own.asset.is_coin)
+        counts = counts_of(rest - besides * fee, self.own.rules.prices, fee)
+        if not counts:
             return told | {"step": "nothing", "left": self.own.asset.show(rest)}
+        fees = _bearable(fee * (besides + len(counts)), rest)
+        epoch = await self.own.chain.read(messages.epoch_now())
+        # Kept whatever the scheduler says: one that refuses, and has it mined all the same, would have it forgotten.
+        bought = [self.own.prepared(payment.payer, epoch, *one) for one in counts.items()]
         cost = sum(self.own.cost(one.purchase) for one in bought)
-        try:
-            await self._errand(payment, (*first, *self._purchases(bought, cost)), rest - cost, calls)
-        except SchedulerRefused:
-            for one in bought:
-                self.own.store.drop_purchase(one.number)
-            raise
+        # What buys no ticket is the carrier's; what is more stays with the payer, for the next change.
+        left = rest - cost if rest - cost - fees < self.own.rules.prices[0] else fees
+        await self._errand(payment, (*first, *self._purchases(bought, cost)), left, calls)
         return told | {"step": "bought", "cost": self.own.asset.show(cost)} | await self.own.collect()
 
-    async def _change_of(self, payer: Address, rest: int) -> list[OwnPurchase]:
-        """As few tickets as a sum comes to, in this epoch; what is below the smallest is the carrier's."""
-        epoch = await self.own.chain.read(messages.epoch_now())
-        bought = list[OwnPurchase]()
-        for denomination in reversed(range(len(self.own.rules.prices))):
-            count = min(max(rest, 0) // self.own.rules.prices[denomination], MAXIMUM_COUNT)
-            if count and len(bought) < MOST_DENOMINATIONS:
-                bought.append(self.own.prepared(payer, epoch, denomination, count))
-                rest -= self.own.cost(bought[-1].purchase)
-        return bought
+    async def _refunded(
+        self, payment: Payment, own: OwnPurchase, lost: Sequence[LostTicket], fee: int, calls: Calls
+    ) -> dict[str, Any]:
+        """Bring back to a payer what its change cost that was not spent in time."""
+        worth = len(lost) * self.own.rules.prices[own.purchase.denomination]
+        call = PayerCall(self.own.chain.contract, 0, messages.refund(own.purchase, lost).data)
+        await self._errand(payment, (call,), _bearable(fee * len(lost), worth), calls)
+        self.own.store.end([one.ticket for one in lost], "refunded")
+        return {"step": "refunded", "tickets": len(lost)}
 
     def _purchases(self, bought: Sequence[OwnPurchase], cost: int) -> tuple[PayerCall, ...]:
         market, asset, to = self.own.market, self.own.asset, self.own.chain.contract
@@ -232,3 +241,25 @@ class TicketPayments:
     async def _tab_state(self, tab: Tab) -> TabState:
         asked = view(self.own.market.contracts, Part.BANK, "tabOf", tab_id(tab), returns=TabState)
         return await self.own.market.read(asked)
+
+
+def counts_of(rest: int, prices: Sequence[int], fee: int) -> dict[int, int]:
+    """How many tickets of which denomination a sum comes to, the dearest first; each purchase pays a fee.
+
+    None of a price of which the fee is more than a fourth: this scheduler would not be paid with them.
+    """
+    counts = dict[int, int]()
+    for denomination, price in reversed(list(enumerate(prices))):
+        count = min(max(rest - fee, 0) // price, MAXIMUM_COUNT)
+        if count and LARGEST_FEE_PART * fee <= price and len(counts) < MOST_DENOMINATIONS:
+            counts[denomination] = count
+            rest -= count * price + fee
+    return counts
+
+
+def _bearable(fees: int, worth: int) -> int:
+    """Fees of an errand; raises TicketsUnusable where they are more than a fourth of what it brings."""
+    if not 0 <= LARGEST_FEE_PART * fees <= worth:
+        what = f"This scheduler wants {fees} units for bringing {worth} back"
+        raise TicketsUnusable(what, fees, "Ask again later: it may want less then.")
+    return fees

@@ -32,7 +32,6 @@ from troth.protocol.tickets.messages import (
 from troth.protocol.tickets.purchases import (
     MAXIMUM_COUNT,
     Purchase,
-    TicketSecret,
     points_of,
     proof_of,
     root_of,
@@ -155,22 +154,32 @@ class TicketSession:
     # ---- refunds
 
     async def refund(self, *, broadcast: bool) -> list[dict[str, Any]]:
-        """Have tickets refunded that can no longer be spent; the wallet that bought them is paid."""
-        now = await self.chain.read(messages.epoch_now())
-        done = []
-        for own in self.store.purchases():
-            paid = await self.chain.read(messages.is_purchase(own.purchase.identifier))
-            if own.purchase.epoch + 1 >= now or not paid:
-                continue
-            secrets = ticket_secrets(self.seed(own.number), own.purchase.count)
-            lost = await self._lost(secrets)
-            if lost:
-                done.append(await self._refunded(own, lost, broadcast=broadcast))
+        """Have tickets refunded that can no longer be spent, and pay the wallet that bought them.
+
+        Not those that a tab's payer bought as change: a transaction of the wallet would join the two. They come back
+        with the next change of that tab.
+        """
+        wallet, done = self.purse.payer(""), []
+        for own, lost in await self.lost(wallet):
+            done.append(await self._refunded(own, lost, broadcast=broadcast))
         return done
 
-    async def _lost(self, secrets: Sequence[TicketSecret]) -> list[LostTicket]:
+    async def lost(self, buyer: Address) -> list[tuple[OwnPurchase, list[LostTicket]]]:
+        """What of a buyer's purchases can be refunded: tickets that were neither spent nor refunded in time."""
+        now = await self.chain.read(messages.epoch_now())
+        found = []
+        for own in self.store.purchases():
+            if own.purchase.buyer != buyer or own.purchase.epoch + 1 >= now:
+                continue
+            if await self.chain.read(messages.is_purchase(own.purchase.identifier)):
+                found.append((own, await self._lost(own)))
+        return [(own, lost) for own, lost in found if lost]
+
+    async def _lost(self, own: OwnPurchase) -> list[LostTicket]:
         """Of a purchase, the tickets that the chain has not seen."""
+        secrets = ticket_secrets(self.seed(own.number), own.purchase.count)
         bits = await self.chain.read(messages.spent([one.name for one in secrets]))
+        bits |= await self.chain.read(messages.refunded(own.purchase.identifier))
         points = points_of(secrets)
         return [
             LostTicket(one.name, place, one.blinding, proof_of(points, place))

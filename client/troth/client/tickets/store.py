@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS purchases (
     denomination INTEGER NOT NULL, count INTEGER NOT NULL, root BLOB NOT NULL, created INTEGER NOT NULL,
     PRIMARY KEY (chain, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS numbers (chain TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tickets (
     name TEXT PRIMARY KEY, chain TEXT NOT NULL, number INTEGER NOT NULL, place INTEGER NOT NULL,
     signature BLOB NOT NULL, payment INTEGER, ended TEXT NOT NULL DEFAULT ''
@@ -63,7 +64,7 @@ class OwnTicket:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """Tickets that were signed over to a scheduler for one tab."""
+    """Tickets that were signed over to a scheduler for one tab; ``fee`` of each."""
 
     identifier: int
     payer: Address
@@ -115,9 +116,18 @@ class TicketStore:
     # ---- purchases
 
     def next_number(self) -> int:
-        """The number of the next purchase; inside ``writing``."""
+        """The number of the next purchase, given once; inside ``writing``.
+
+        Whatever becomes of that purchase: two of one number have one seed, and by equal roots whoever was shown the
+        first, as a dry run's chain node, would know the buyer of the second.
+        """
         query = "SELECT COALESCE(MAX(number), -1) + 1 FROM purchases WHERE chain = ?"
-        return int(self._execute(query, self._chain)[0][0])
+        first = int(self._execute(query, self._chain)[0][0])
+        query = (
+            "INSERT INTO numbers VALUES (?, ?) ON CONFLICT (chain) DO UPDATE SET next = MAX(next + 1, excluded.next) "
+            "RETURNING next"
+        )
+        return int(self._execute(query, self._chain, first)[0][0])
 
     def add_purchase(self, number: int, purchase: Purchase) -> None:
         """Note a purchase before it is paid."""

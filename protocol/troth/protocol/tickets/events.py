@@ -137,7 +137,7 @@ class TicketsFold:
         sold: by (epoch, denomination).
         keys: each epoch's, by denomination; ``dealings`` what they were dealt from.
         purchases: what each is, by its id.
-        ended: every ticket that was spent or refunded.
+        ended: every ticket that was spent; ``refunded`` each place of a purchase whose ticket was refunded.
         unpaid: what tickets of the transaction ``paying`` are worth that no spending was paid for yet, by payer.
         received: units that purchases brought; ``paid`` went into tabs or to payers, ``fees`` to payees, ``returned``
             to buyers.
@@ -150,6 +150,7 @@ class TicketsFold:
     dealings: dict[int, Hash32] = field(default_factory=dict)
     purchases: dict[Hash32, Purchase] = field(default_factory=dict)
     ended: set[Address] = field(default_factory=set)
+    refunded: set[tuple[Hash32, int]] = field(default_factory=set)
     unpaid: dict[Address, int] = field(default_factory=dict)
     paying: Hash32 = ZERO_HASH
     received: int = 0
@@ -224,7 +225,9 @@ class TicketsFold:
     def _spent(self, event: TicketSpent) -> None:
         if self.epoch_at(event.meta.block) - event.epoch not in {0, 1}:
             raise InvalidField("A ticket is spent in its epoch or the next", event.ticket, REMEDY)
-        self._end(event.ticket)
+        if event.ticket in self.ended:
+            raise InvalidField("A ticket was spent twice", event.ticket, REMEDY)
+        self.ended.add(event.ticket)
         self._count(event.epoch, event.denomination, spent=1)
         self.unpaid[event.payer] = self.unpaid.get(event.payer, 0) + self._price(event.denomination)
 
@@ -243,14 +246,12 @@ class TicketsFold:
             raise InvalidField("A refund is of a purchase, at its price", event.ticket, REMEDY)
         if self.epoch_at(event.meta.block) <= terms.epoch + 1:
             raise InvalidField("A ticket is refunded when it can no longer be spent", event.ticket, REMEDY)
-        self._end(event.ticket)
+        place = event.purchase, event.index
+        if event.ticket in self.ended or place in self.refunded:
+            raise InvalidField("A ticket was refunded that was spent or refunded before", event.ticket, REMEDY)
+        self.refunded.add(place)
         self._count(terms.epoch, terms.denomination, refunded=1)
         self.returned += event.amount
-
-    def _end(self, ticket: Address) -> None:
-        if ticket in self.ended:
-            raise InvalidField("A ticket was spent or refunded twice", ticket, REMEDY)
-        self.ended.add(ticket)
 
     def _count(self, epoch: int, denomination: int, *, sold: int = 0, spent: int = 0, refunded: int = 0) -> None:
         before = self.sold.get((epoch, denomination), SoldTickets())

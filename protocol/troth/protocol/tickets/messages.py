@@ -38,7 +38,7 @@ class TicketKeys:
 
 @dataclass(frozen=True, slots=True)
 class TicketSpending:
-    """EIP-712 message of each ticket that is spent."""
+    """EIP-712 message of each ticket that is spent; ``fee`` is what it alone pays the payee for the transaction."""
 
     payee: Address
     tab_key: Address
@@ -75,7 +75,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Struct: tickets that one client spends with one payee."""
+    """Struct: tickets that one client spends with one payee; ``fee`` is of each."""
 
     payee: Address
     tab_key: Address
@@ -239,8 +239,13 @@ def is_purchase(purchase: Hash32) -> View[bool]:
 
 
 def spent(names: Sequence[Address]) -> View[int]:
-    """Bit i says that the i-th of at most 256 tickets is spent or refunded."""
+    """Bit i says that the i-th of at most 256 tickets is spent."""
     return View("spent", _data("spent", list(names)), int, TICKETS)
+
+
+def refunded(purchase: Hash32) -> View[int]:
+    """Bit i says that the ticket at place i of a purchase was refunded."""
+    return View("refunded", _data("refunded", purchase), int, TICKETS)
 
 
 def outstanding(epoch: int, denomination: int) -> View[int]:

@@ -48,16 +48,19 @@ MOST_IN_CALL = 100
 MOST_WAITING = 400
 MOST_CALLS = 8
 LONGEST_CALL = 400
-"""Bytes of one call that is carried: none that is needed takes more."""
+"""Bytes of one call that is carried: none that is needed takes more, but a refund, of which each ticket has
+``REFUNDED_BYTES`` at most."""
+MOST_REFUNDED, REFUNDED_BYTES, REFUND_BYTES = 16, 448, 228
 ERC20 = "erc20"
 _CARRIED = {
     Part.BANK.binding: frozenset(
         named("function", Part.BANK.binding)[name].selector for name in ("close", "finishClosing", "withdraw")
     ),
-    TICKETS: frozenset((named("function", TICKETS)["buy"].selector,)),
+    TICKETS: frozenset(named("function", TICKETS)[name].selector for name in ("buy", "refund")),
     ERC20: frozenset((keccak256(b"approve(address,uint256)")[:4],)),
 }
 """What a payer is taken to call, by the contract that it is; each costs little and known gas."""
+_REFUND = named("function", TICKETS)["refund"].selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ class TicketDesk:
     chain: Chain
     ledger: MarketLedger
     operator: Operator
-    _keys: dict[tuple[int, int], G2Point] = field(default_factory=dict)
+    _keys: dict[bytes, tuple[int, G2Point]] = field(default_factory=dict)
+    _prices: tuple[int, ...] = ()
     _waiting: list[_WaitingPayment] = field(default_factory=list)
     _under_way: set[Address] = field(default_factory=set)
     _carrying: asyncio.Task[None] | None = None
@@ -101,18 +105,24 @@ class TicketDesk:
         self._under_way.update(names)
         try:
             await self._require_unspent(names)
-            await self._carried(payment, names)
-        finally:
+        except BaseException:
             self._under_way.difference_update(names)
+            raise
+        # From here on they are under way until the chain has decided, whether or not the client waits for it.
+        await self._carried(payment, names)
         return Tab(payer, self.operator.address, spending.tab_key)
 
     async def carry(self, errand: PayerErrand) -> int:
         """Carry a tab key's word to its payer; the block that took it. Raises TicketsNotTaken, ChainError.
 
-        It pays at least what a ticket does. Closing its tab with this scheduler is free: what it has is in the tab.
-        Only calls that change and refunds need are carried: any other could burn more gas than its fee pays.
+        Each call pays at least what a ticket does, and a refund so much for each of its tickets. Closing its tab with
+        this scheduler is free: what it has is in the tab. Only calls that change and refunds need are carried: any
+        other could burn more gas than its fee pays.
         """
         payer = await self.chain.read(messages.payer_of(errand.tab_key))
+        if not await self.ledger.is_contract(payer):
+            what = "No ticket of this tab key was spent, so that nobody would hear its word"
+            raise TicketsNotTaken(what, errand.tab_key, "Spend tickets with it first: troth client tickets open")
         closing = build(self.ledger.contracts, Part.BANK, "close", Tab(payer, self.operator.address, errand.tab_key))
         free = errand.calls == (PayerCall(closing.to, 0, closing.call.data),)
         if not free:
@@ -120,13 +130,14 @@ class TicketDesk:
         return await self.ledger.execute(PartCall(payer, messages.command(errand)))
 
     def _require_errand(self, errand: PayerErrand) -> None:
-        if len(errand.calls) > MOST_CALLS or errand.fee < self.terms.fee:
-            what = f"At most {MOST_CALLS} calls are carried, for {self.terms.fee} units or more"
+        fee = self.terms.fee * max(1, sum(map(_worth, errand.calls)))
+        if len(errand.calls) > MOST_CALLS or errand.fee < fee:
+            what = f"At most {MOST_CALLS} calls are carried; these for {fee} units or more"
             raise TicketsNotTaken(what, (len(errand.calls), errand.fee), "Sign another command.")
         for call in errand.calls:
             functions = _CARRIED.get(self._kind_of(call.target), frozenset())
-            if call.data[:4] not in functions or len(call.data) > LONGEST_CALL:
-                what = "This call of a payer is not carried: closing, withdrawing, approving and buying are"
+            if call.data[:4] not in functions or len(call.data) > _longest(call):
+                what = "This call of a payer is not carried: closing, withdrawing, approving, buying and refunds are"
                 raise TicketsNotTaken(what, call.target, "Send it from an account of your own.")
 
     def _kind_of(self, target: Address) -> str:
@@ -148,8 +159,8 @@ class TicketDesk:
             raise TicketsNotTaken(f"A payment has 1 to {MOST_TICKETS} tickets", count, "Send the others apart.")
         if spending.payee != me:
             raise TicketsNotTaken("These tickets are for another scheduler", spending.payee, f"Sign them for {me}.")
-        if spending.fee < count * self.terms.fee:
-            what = f"{count} tickets pay {count * self.terms.fee} units for the transaction"
+        if spending.fee < self.terms.fee:
+            what = f"Each ticket pays {self.terms.fee} units for the transaction"
             raise TicketsNotTaken(what, spending.fee, "Sign them with this fee.")
         said = TicketSpending(me, spending.tab_key, spending.fee)
         try:
@@ -172,6 +183,12 @@ class TicketDesk:
 
     async def _require_signed(self, payment: TicketPayment, names: Sequence[Address]) -> None:
         keys = {(one.epoch, one.denomination): await self._key(one) for one in payment.keys}
+        if not self._prices:
+            self._prices = (await self.chain.read(messages.rules())).prices
+        least = min(self._prices[payment.keys[one.key].denomination] for one in payment.spending.tickets)
+        if payment.spending.fee > least:
+            what = f"A ticket is worth {least} units, less than its fee"
+            raise TicketsNotTaken(what, payment.spending.fee, f"Sign them with {self.terms.fee}.")
         batch = [
             _signed_name(name, ticket, payment) for name, ticket in zip(names, payment.spending.tickets, strict=True)
         ]
@@ -187,12 +204,14 @@ class TicketDesk:
             raise TicketsNotTaken(what, key.epoch, "Have older ones refunded: troth client tickets refund")
         place = key.epoch, key.denomination
         known = await self.chain.read(messages.keys_of_epoch(key.epoch))
-        if key.denomination >= len(known) or keccak256(key.key) != known[key.denomination]:
+        digest = keccak256(key.key)
+        if key.denomination >= len(known) or digest != known[key.denomination]:
             raise TicketsNotTaken("This is not the epoch's key", place, "Read the keys from the chain.")
-        if place not in self._keys:
-            self._keys = {one: point for one, point in self._keys.items() if one[0] >= now - 1}
-            self._keys[place] = decode_key(unpadded(key.key))
-        return self._keys[place]
+        # By the key itself: a reorganisation may bring another of the same epoch.
+        if digest not in self._keys:
+            self._keys = {one: (epoch, point) for one, (epoch, point) in self._keys.items() if epoch >= now - 1}
+            self._keys[digest] = key.epoch, decode_key(unpadded(key.key))
+        return self._keys[digest][1]
 
     async def _require_unspent(self, names: Sequence[Address]) -> None:
         bits = await self.chain.read(messages.spent(names))
@@ -225,10 +244,12 @@ class TicketDesk:
                 for one in together:
                     if not one.done.done():
                         one.done.set_exception(error)
-                continue
-            for one in together:
-                if not one.done.done():
-                    one.done.set_result(block)
+            else:
+                for one in together:
+                    if not one.done.done():
+                        one.done.set_result(block)
+            finally:
+                self._under_way.difference_update(name for one in together for name in one.names)
 
     def _next(self) -> list[_WaitingPayment]:
         """As many of those that wait as one transaction takes."""
@@ -254,6 +275,15 @@ class TicketDesk:
         except ChainError as error:
             one.done.set_exception(error)
             return 0
+
+
+def _worth(call: PayerCall) -> int:
+    """How many tickets' fees a call pays."""
+    return max(1, -(-(len(call.data) - REFUND_BYTES) // REFUNDED_BYTES)) if call.data[:4] == _REFUND else 1
+
+
+def _longest(call: PayerCall) -> int:
+    return REFUND_BYTES + MOST_REFUNDED * REFUNDED_BYTES if call.data[:4] == _REFUND else LONGEST_CALL
 
 
 def merged(payments: Sequence[TicketPayment]) -> tuple[list[TicketKey], list[Spending]]:
