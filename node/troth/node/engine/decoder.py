@@ -24,7 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from troth.node.engine.architectures import require_one_architecture
+from troth.node.engine.architectures import require_known_settings, require_one_architecture
 from troth.node.engine.attention_cache import CacheShape
 from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
@@ -283,6 +283,7 @@ def text_config(folder: ModelFolder, *, quantised: bool = False) -> Any:
     nested = folder.config.get("text_config")
     require_one_architecture(folder.config, read.model_type)
     require_one_architecture(nested if isinstance(nested, Mapping) else {}, config.model_type)
+    require_known_settings(folder.text_config, config)
     return config
 
 
