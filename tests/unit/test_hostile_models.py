@@ -128,7 +128,7 @@ HOSTILE: dict[str, tuple[Broken, str]] = {
     "positions": (config(max_position_embeddings=-5), "is no number of positions: -5"),
     "heads": (config(num_attention_heads=0), "does not read config.json: ZeroDivisionError"),
     "words": (config(num_attention_heads="4"), "does not read config.json"),
-    "windows": (config(layer_types=["sliding_attention"] * 2, sliding_window=4), "llama has not.*: layer_types: .'slid"),
+    "windows": (config(layer_types=["sliding_attention"] * 2, sliding_window=4), "llama has not.*: layer_types: .'sl"),
     "scale": (config(logit_scale=0.5), "a setting that llama has not, and engines differ in .*: logit_scale: 0.5"),
     "both ways": (config(is_causal=False), "a setting that llama has not, .*: is_causal: False"),
     "norms": (config(qk_norm=True), "a setting that llama has not, .*: qk_norm: True"),
