@@ -25,7 +25,7 @@ from support.quantised_checkpoints import write_quantised  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from troth.node import loading  # noqa: E402
+from troth.node import loading, machine_checks  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.vllm.supervision import started_of_same  # noqa: E402
 from troth.node.errors import EngineError, ModelError  # noqa: E402
@@ -44,6 +44,7 @@ from troth.node.models.holding import held  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import wanted_files  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
+from troth.transport.health import HealthFinding  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -168,6 +169,22 @@ def test_a_node_does_not_start_with_a_hostile_folder(name: str, folder: ModelFol
     for verify in (True, False):
         with pytest.raises(ModelError):
             start(folder, descriptor, verify=verify)
+    assert time.process_time() - began < SECONDS
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_the_doctor_of_a_node_says_what_is_wrong_with_a_folder(name: str, folder: ModelFolder) -> None:
+    """It ends, whatever lies there: a file of eight terabytes was hashed."""
+    place: Any = SimpleNamespace(folder=folder.path, model=str(folder.path), slice=Segment(0, folder.layers))
+    registered = describe(folder, 0)
+
+    def looked() -> HealthFinding:
+        return machine_checks._guarded("model", lambda own: machine_checks._model(own, registered), place)
+
+    assert looked().seen == f"{folder.path} is the registered model"
+    BENT[name][0](folder.path)
+    began, found = time.process_time(), looked()
+    assert not found.ok
     assert time.process_time() - began < SECONDS
 
 
