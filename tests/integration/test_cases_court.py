@@ -256,6 +256,26 @@ async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None
     assert sum(after) - sum(nonces) == 2
 
 
+async def test_of_two_that_open_a_case_in_one_block_both_follow_it(court: CourtStage) -> None:
+    """The later one's call was fine when it was sent, and fails where it is mined."""
+    evidence, anvil = await court.serve(cheat=quantised), court.stage.anvil
+    carriers = [court.carrier(key, key.address) for key in (court.stage.client, anvil.keys[5])]
+    anvil.rpc("evm_setAutomine", False)
+    opening = [asyncio.create_task(one.opener.bring(evidence, WantedCase(0))) for one in carriers]
+    try:
+        async with asyncio.timeout(60):
+            while int(anvil.rpc("txpool_status")["pending"], 16) < len(carriers):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.05)
+        anvil.mine(1)
+    finally:
+        anvil.rpc("evm_setAutomine", True)
+    cases = await asyncio.gather(*opening)
+    assert len(set(cases)) == 1
+    assert [one.journal.case(cases[0]) is not None for one in carriers] == [True, True]
+    said = [what for one in carriers for call, what, _ in one.journal.sent(cases[0]) if call == "open"]
+    assert sorted(said, key=lambda what: what != "mined") == ["mined", "Reverted"]
+
+
 async def test_drivers_that_do_not_wait_lose_no_more_than_gas(court: CourtStage) -> None:
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])

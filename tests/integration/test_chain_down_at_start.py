@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.cases_scene import evidence_of
+from support.market_scene import Scene
 
+from troth.cases import evidence as files
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, create_vrf_secret
 
 pytestmark = pytest.mark.slow
@@ -90,6 +93,19 @@ def test_an_audit_without_a_chain_could_not_complete(troth: Callable[..., subpro
     assert ended.returncode == 3, ended.stderr
     assert "The chain node cannot be reached" in ended.stdout + ended.stderr
     assert "secret" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("words", ["audit watch --act --once --evidence {0}", "case convict {0}/evidence"])
+def test_no_password_is_asked_for_before_the_chain_answers(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], words: str
+) -> None:
+    """There is neither a terminal nor a file with a password, so that asking for one would end the command."""
+    files.write(tmp_path / "evidence", evidence_of(Scene()))
+    told = words.format(tmp_path).split()
+    ended = troth(*told, "--keystore", tmp_path / "operator.json", "--home", tmp_path / "own", TROTH_PASSWORD_FILE="")
+    assert "The chain node cannot be reached" in ended.stdout + ended.stderr
+    assert "password" not in ended.stdout + ended.stderr
+    assert ended.returncode == (3 if told[0] == "audit" else 1)
 
 
 @pytest.fixture

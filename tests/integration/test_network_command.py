@@ -36,6 +36,7 @@ from troth.network.services import ServicePlace
 from troth.network.verifying import Verification, verify
 from troth.node import model_command
 from troth.node.models.folder import ModelFolder
+from troth.protocol.amounts import readable
 from troth.protocol.calls import Call
 from troth.protocol.committee import read_member
 from troth.protocol.hashing import keccak256
@@ -95,7 +96,8 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     dry = troth(model_command.app, *register)
     added = troth(model_command.app, *register, "--broadcast")
     assert [one["sent"] for one in (*dry["transactions"], *added["transactions"])] == [False, False, True, True]
-    assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
+    assert (added["asset"], readable(added)["class"]["seat"][-6:]) == ("ether", " ether"), "amounts are shown in units"
+    assert int(added["class"]["penalty_units"]) >= 2 * int(added["class"]["fee_cap_units"])
     repeated = troth(model_command.app, *register, "--broadcast")
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.tab_scene import descriptor, texts
 from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
 from typer.testing import CliRunner
 
-from troth.chain.errors import NothingFree
+from troth.chain.errors import NothingFree, WrongPassword
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account, load_vrf_secret
 from troth.protocol.amounts import AmountError
 from troth.protocol.market.parts import Part
@@ -75,12 +76,13 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         with pytest.raises(ConfigurationInvalid):
             init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
         lighten(home / "keys", secret)
-        found = await status_of_market(home)
-        assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
-        assert await failing(home) == {"role", "stake", "endpoint", "gas", "process"}
         owner = create_account(tmp_path / "owner.json", "correct horse battery staple", scrypt_n=DEMO_SCRYPT_N)
         anvil.fund(owner)
         asked = Owner(tmp_path / "owner.json", secret, None, "")
+        await wrong_passwords_are_told_at_once(home, asked)
+        found = await status_of_market(home)
+        assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
+        assert await failing(home) == {"role", "stake", "endpoint", "gas", "process"}
         dry = await register_in_market(home, asked, secret, broadcast=False)
         assert not dry["sent"]
         sent = await register_in_market(home, asked, secret, broadcast=True)
@@ -101,6 +103,18 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         assert prices_of_market(home)["prices"][0]["prompt_units_per_billion"] == "1000000000"
         await adds(home, secret, stage)
         await leaves(home, secret, stage, anvil)
+
+
+async def wrong_passwords_are_told_at_once(home: Path, asked: Owner) -> None:
+    """Before the deployment is followed, which is why nothing of it is on disk afterwards."""
+    wrong = home.parent / "wrong password"
+    wrong.write_text("incorrect horse")
+    wrong.chmod(0o600)
+    with pytest.raises(WrongPassword, match=r"vrf\.json"):
+        await register_in_market(home, asked, wrong, broadcast=False)
+    with pytest.raises(WrongPassword, match=r"owner\.json"):
+        await register_in_market(home, replace(asked, password_file=wrong), asked.password_file, broadcast=True)
+    assert not (home / "market-events-command.sqlite").exists()
 
 
 async def failing(home: Path) -> set[str]:

@@ -90,7 +90,7 @@ async def test_a_cheat_in_one_segment_is_rejected_and_pays_alone(asker: Asker) -
     assert {(case.outcome, case.state.node) for case in state.cases.values()} == {
         (proceedings.Outcome.CONVICTED, cheat)
     }
-    seat = int(network.execution["class"]["seat"])
+    seat = int(network.execution["class"]["seat_units"])
     for node in network.nodes.values():
         operator = to_address(node.operator)
         bound = sum(state.pot(kind, operator) for kind in (PotKind.STAKE, PotKind.LOCKED))

@@ -46,5 +46,5 @@ class PipelineNetwork(LocalNetwork):
         ask = ",".join(str(price * NODE_SHARE // 10 // len(SEGMENTS)) for price in PRICES)
         self._troth(
             *("node", "register", "--home", node.home, *self._owned(node)),
-            *("--stake", f"{int(self.execution['class']['seat']) * seats}units", "--ask", ask, "--broadcast"),
+            *("--stake", f"{int(self.execution['class']['seat_units']) * seats}units", "--ask", ask, "--broadcast"),
         )

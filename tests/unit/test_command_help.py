@@ -62,6 +62,33 @@ def test_every_command_has_an_example_and_no_example_is_of_another() -> None:
     assert all(line.startswith(f"{path} ") or line == path for path, lines in EXAMPLES.items() for line in lines)
 
 
+def test_what_sends_a_transaction_says_in_its_first_words_that_it_is_a_dry_run() -> None:
+    sending = {path: command for path, command in LEAVES.items() if has(command, "--broadcast")}
+    assert len(sending) > 30
+    silent = [path for path, command in sending.items() if "dry run" not in summary_of(command)]
+    # `node start` sends only with --auto, and says so below.
+    assert set(silent) <= {"node start", "node run", "node serve"}
+
+
+def test_every_doctor_says_how_it_exits() -> None:
+    doctors = [command for path, command in LEAVES.items() if path.endswith("doctor")]
+    assert len(doctors) == 4
+    assert all("Exit code 1" in command.help for command in doctors)
+
+
+def test_the_root_says_how_commands_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = " ".join(help_of((), monkeypatch).split())
+    assert all(part in said for part in ("0 done", "2 wrong usage", "130 interrupted", "until --broadcast"))
+
+
+def has(command: Any, option: str) -> bool:
+    return any(option in one.opts for one in command.params)
+
+
+def summary_of(command: Any) -> str:
+    return " ".join(command.help.split("\n\n")[0].split())
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES))
 def test_examples_are_read_by_their_commands(path: str) -> None:
     """Unknown options, missing values and missing arguments are refused; nothing is carried out."""

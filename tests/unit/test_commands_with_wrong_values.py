@@ -174,8 +174,38 @@ def test_a_file_that_is_another_is_named(
 ) -> None:
     with pytest.raises(SystemExit):
         main(line)
-    # A parser's message stands in a frame, which breaks its lines.
-    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert said in unframed(capsys.readouterr().err)
+
+
+WITH_A_HOME = [one for one in COMMANDS if any("--home" in option.opts for option in one.values[1].params)]
+
+
+@pytest.mark.slow
+def test_a_home_that_would_lie_in_a_file_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(WITH_A_HOME) > 60
+    for one in WITH_A_HOME:
+        with pytest.raises(SystemExit) as ended:
+            main([*one.values[0], "--home", str(folder / "empty" / "far" / "below")])
+        assert ended.value.code == 2, one.id
+        assert "cannot be a folder" in unframed(capsys.readouterr().err), one.id
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "list.json", "folder", "bytes", "0x" + "5e" * 32])
+def test_what_is_no_keyfile_is_wrong_usage_before_anything_is_asked(
+    wrong: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = wrong if wrong.startswith("0x") else str(folder / wrong)
+    with pytest.raises(SystemExit) as ended:
+        main(["case", "carry", "--rpc", NOWHERE, "--factory", ADDRESS, "--keystore", named])
+    said = unframed(capsys.readouterr().err)
+    assert ended.value.code == 2
+    assert "Invalid value for '--keystore'" in said
+    assert "5e5e" not in said, "a private key is not repeated"
+
+
+def unframed(said: str) -> str:
+    """A parser's message stands in a frame, which breaks its lines."""
+    return " ".join(said.replace("│", " ").split())
 
 
 def test_what_no_command_foresaw_is_noticed() -> None:

@@ -17,6 +17,7 @@ from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from support.tiny_llama import tiny_model  # noqa: E402
 
 from troth.node.engine import streamed  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.layers import LayerSlice, Needs  # noqa: E402
 from troth.node.engine.streamed import StreamedReference, reference_bytes  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
@@ -43,6 +44,17 @@ async def test_it_is_the_reference_of_a_whole_model(
     assert np.allclose(rows, expected, rtol=1e-4, atol=1e-5)
     logits = (await engine.logits(expected)).rows
     assert np.allclose(await reference.logits(expected), logits, rtol=1e-4, atol=1e-5)
+    await engine.close()
+
+
+async def test_it_also_runs_in_the_format_that_is_served_with_attention_in_plain_operations(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path, num_hidden_layers=4)
+    engine, streamed = TorchEngine(folder, Segment(0, 4), 1), StreamedReference(folder, torch.bfloat16, widen=False)
+    tokens = np.arange(3, 43)
+    rows = await streamed.rows(tokens.tolist())
+    assert rows.dtype == np.uint16
+    assert np.array_equal(rows, await engine.otherwise(Segment(0, 4), tokens))
+    assert not np.array_equal(rows, (await engine.forward(SessionKey(b"", 0, 0), Segment(0, 4), 0, tokens)).rows)
     await engine.close()
 
 

@@ -38,6 +38,21 @@ def test_who_can_withdraw_nothing_is_told_what_is_bound(stake: int, exit_block: 
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("block", "stake", "said", "fix"),
+    [
+        (100, ETHER, "leaving; the stake is free after block 100, and it is 100", "Serve on until then"),
+        (101, ETHER, "left; its stake is free since block 100", "Run `troth node withdraw --broadcast`."),
+        (101, 0, "left, and its stake is withdrawn", "set up another with `troth node init --home FOLDER`"),
+    ],
+)
+def test_who_has_left_is_not_told_to_serve_on(block: int, stake: int, said: str, fix: str) -> None:
+    standing, todo = Withdrawable(0, stake, 100, block).departure("troth node")
+    assert standing == said
+    assert fix in todo
+    assert ("Serve on" in todo) == (block == 100)
+
+
 def test_a_redeemer_is_told_where_gas_costs_more_than_it_brings() -> None:
     told = {"maximum_gas_cost_wei": "102366564670"}
     (said,) = gas_warning(told, 58_593_750_000, COIN).values()

@@ -27,7 +27,7 @@ from troth.transport.command_options import BankOption, FactoryOption, JsonOptio
 
 BundleOption = Annotated[
     Path | None,
-    typer.Option("--bundle", exists=True, dir_okay=False, help="Read this bundle instead of asking a node."),
+    typer.Option("--bundle", exists=True, dir_okay=False, help="Read this bundle instead of asking a chain node."),
 ]
 CheckOption = Annotated[
     list[str] | None, typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated.")

@@ -16,7 +16,7 @@ from troth.audit.history import History
 from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
 from troth.chain.adapter import Chain
-from troth.chain.errors import ChainError, RpcRefused
+from troth.chain.errors import ChainError, ChainUnavailable, RpcRefused
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace, Market
 from troth.chain.rpc import Rpc
@@ -97,7 +97,9 @@ class Source:
         try:
             return await self._market.header(number)
         except ChainError as error:
-            raise SourceUnusable(error.what, error.value, "Choose an earlier --to-block, or another node.") from error
+            away = isinstance(error, ChainUnavailable)
+            remedy = error.remedy if away else "Choose an earlier --to-block, or another chain node."
+            raise SourceUnusable(error.what, error.value, remedy) from error
 
     async def logs(self, first: int, last: int) -> tuple[EventLog, ...]:
         """All logs of the deployment, in the order of the chain."""

@@ -12,12 +12,12 @@ import typer
 from troth.audit.checks import NUMBERS
 from troth.audit.display import guarded
 from troth.audit.options import WatchedOptions, read_address
-from troth.chain.keystore import load_account, read_password
 from troth.transport.command_options import (
     AMOUNT,
     JsonOption,
     KeystoreOption,
     PasswordOption,
+    folder_path,
     grouped,
 )
 
@@ -29,7 +29,10 @@ def watch(
     *,
     watched: WatchedOptions,
     home: Annotated[
-        Path, typer.Option("--home", file_okay=False, envvar="TROTH_WATCH_HOME", help="Folder of the state.")
+        Path,
+        typer.Option(
+            "--home", file_okay=False, callback=folder_path, envvar="TROTH_WATCH_HOME", help="Folder of the state."
+        ),
     ] = DEFAULT_HOME,
     evidence: Annotated[
         Path | None,
@@ -59,7 +62,6 @@ def watch(
         raise typer.BadParameter(f"There is no check {unknown[0]} here; there are {', '.join(NUMBERS)}.")
     if act and (keystore is None or evidence is None):
         raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
-    key = load_account(keystore.expanduser(), read_password(password_file)) if act and keystore is not None else None
     # Not loaded for other audits: what carries cases is large.
     from troth.audit import watch_terminal
 
@@ -72,7 +74,8 @@ def watch(
         evidence=evidence,
         promises=promises,
         only=frozenset(one.upper() for one in check or ()),
-        key=key,
+        keystore=keystore if act else None,
+        password_file=password_file,
         most_bond=most_bond,
         interval=interval,
         services=watched.services(),

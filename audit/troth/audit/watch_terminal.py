@@ -23,8 +23,8 @@ from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Look, Watcher
 from troth.cases.carrying import CaseProgress
 from troth.cases.office import CaseSettings, Office, make_office
-from troth.chain.errors import ChainError, FollowTimeout
-from troth.chain.keystore import Key
+from troth.chain.errors import ChainError, FollowTimeout, KeystoreError
+from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_of
@@ -36,7 +36,7 @@ LEAST_PAUSE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What the command was told. ``key`` None: nothing is acted on."""
+    """What the command was told. ``keystore`` None: nothing is acted on."""
 
     rpc: str
     factory: Address
@@ -46,10 +46,20 @@ class Watching:
     evidence: Path | None
     promises: Path | None
     only: frozenset[str]
-    key: Key | None
+    keystore: Path | None
+    password_file: Path | None
     most_bond: str
     interval: float
     services: AuditedServices
+
+    def opened(self) -> Key | None:
+        """The account that acts, if one does; its password may be asked for at the terminal. Raises AuditError."""
+        if self.keystore is None:
+            return None
+        try:
+            return load_account(self.keystore, read_password(self.password_file, purpose="the account that acts"))
+        except KeystoreError as error:
+            raise AuditError(error.what, error.value, error.remedy) from error
 
 
 class Printer:
@@ -138,7 +148,9 @@ async def _next(watcher: Watcher, interval: float) -> None:
 @asynccontextmanager
 async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Watcher, Office | None]]:
     told.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Before a password is asked for: a chain that is away, and another factory, are said at once.
     place = await running.find_place(told.rpc, told.factory, told.bank, told.start)
+    key = told.opened()
     shown = ShownFindings(told.folder / "findings.sqlite")
     try:
         async with (
@@ -151,7 +163,7 @@ async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Wat
             if told.promises is not None:
                 watcher.promises = running.read_promises(told.promises)
             most = (await asset_of(market)).parse(told.most_bond) if told.most_bond else 0
-            office = None if told.key is None else _office(told, told.key, market, follower, printer, most)
+            office = None if key is None else _office(told, key, market, follower, printer, most)
             yield watcher, office
     except ChainError as error:
         raise AuditError(error.what, error.value, error.remedy) from error

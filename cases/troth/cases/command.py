@@ -18,6 +18,7 @@ from troth.cases.evidence import Evidence
 from troth.cases.office import CaseSettings, Office, open_office
 from troth.cases.opening import WantedCase
 from troth.chain.keystore import Key, load_account, read_password
+from troth.chain.market import find_place
 from troth.chain.tokens import asset_at
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
@@ -31,6 +32,7 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    folder_path,
     grouped,
     option_group,
 )
@@ -42,7 +44,10 @@ app = typer.Typer(no_args_is_help=True, help="Act on evidence: convict, go to co
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Evidence, or a receipt.")]
 HomeOption = Annotated[
-    Path, typer.Option("--home", file_okay=False, envvar="TROTH_CASES_HOME", help="Folder of journal and state.")
+    Path,
+    typer.Option(
+        "--home", file_okay=False, callback=folder_path, envvar="TROTH_CASES_HOME", help="Folder of journal and state."
+    ),
 ]
 
 
@@ -63,12 +68,14 @@ class CaseOptions:
         """The same, read; an account of the moment looks, if nothing has to be paid."""
         if self.keystore is None and must_pay:
             raise typer.BadParameter("Name the --keystore of the account that acts and pays.")
+        named = to_address(self.bank) if self.bank else None
+        # Before a password is asked for: a chain that is away, and another factory, are said at once.
+        place = asyncio.run(find_place(self.rpc, to_address(self.factory), named, self.start_block))
         if self.keystore is None:
             key = Key.generate()
         else:
-            key = load_account(self.keystore.expanduser(), read_password(self.password_file))
-        named = to_address(self.bank) if self.bank else None
-        return CaseSettings(self.rpc, to_address(self.factory), self.home.expanduser(), key, named, self.start_block)
+            key = load_account(self.keystore, read_password(self.password_file, purpose="the account that acts"))
+        return CaseSettings(self.rpc, place.factory, self.home.expanduser(), key, place.contracts.bank, place.block)
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -90,8 +97,8 @@ def show(
     options: CaseOptions,
 ) -> None:
     """Say in words what can be done, what it costs and how it may end. Nothing is sent."""
-    settings = options.settings(must_pay=False)
     held = read_evidence(file)
+    settings = options.settings(must_pay=False)
 
     async def work(office: Office) -> bool:
         said = await office.opener.dry_run(held)
@@ -117,8 +124,8 @@ def open_case(
 
     Sent at once: `troth case show` says first what it costs.
     """
-    settings = options.settings()
     held = read_evidence(file)
+    settings = options.settings()
 
     async def work(office: Office) -> bool:
         most = (await asset_at(options.rpc, options.factory, options.bank, options.start_block)).parse(most_bond)
@@ -143,8 +150,8 @@ def convict(
 
     Sent at once: `troth case show` looks first.
     """
-    settings = options.settings()
     held = read_evidence(file)
+    settings = options.settings()
 
     async def work(office: Office) -> bool:
         done = False
@@ -171,8 +178,8 @@ def summon(
 
     Sent at once: `troth case show` looks first.
     """
-    settings = options.settings()
     held = read_evidence(file)
+    settings = options.settings()
 
     async def work(office: Office) -> bool:
         ended = await office.opener.end_summons()
@@ -200,8 +207,8 @@ def carry(
     options: CaseOptions,
 ) -> None:
     """Carry the journal's cases, and any others that are named, to their ends. Gas is paid back by the contracts."""
-    settings = options.settings()
     named = [hash32_of(one) for one in case or ()]
+    settings = options.settings()
 
     async def work(office: Office) -> bool:
         cases: set[Hash32] = {*office.journal.cases(), *named}

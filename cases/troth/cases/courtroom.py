@@ -173,10 +173,12 @@ class LiveCourtroom:
         return await self.market.simulate(call, self.account)
 
     async def send(self, call: PartCall) -> Mined:
-        """Send and wait; raises CallRefused, unsent, for what would fail."""
+        """Send and wait; raises CallRefused for what would fail, unsent, and for what failed where it was mined."""
         try:
             receipt = await self.market.execute(call, self.key)
         except ChainRejected as error:
+            # Somebody else's call may be what it was refused for, in the very block that it was mined in.
+            await self.follower.catch_up()
             raise CallRefused(call.call.function, error.name, str(error)) from error
         await self.follower.catch_up()
         return Mined(receipt.transaction, receipt.block)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from troth.transport.command_options import FactoryOption, JsonOption, PasswordOption, RpcOption, option_group
+from troth.transport.command_options import (
+    FactoryOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    folder_path,
+    option_group,
+)
 
 if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
@@ -22,7 +29,13 @@ Result = TypeVar("Result")
 
 HomeOption = Annotated[
     Path,
-    typer.Option("--home", file_okay=False, envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration."),
+    typer.Option(
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder for wallet, receipts, configuration.",
+    ),
 ]
 CheckOption = Annotated[
     str,
@@ -34,7 +47,11 @@ ModelOption = Annotated[
 ]
 MaxPriceOption = Annotated[
     str,
-    typer.Option("--max-price", envvar="TROTH_MAX_PRICE", help="Most per million tokens, as P or PROMPT/WRITTEN."),
+    typer.Option(
+        "--max-price",
+        envvar="TROTH_MAX_PRICE",
+        help="Most for a million tokens, such as 0.002ether, or PROMPT/WRITTEN.",
+    ),
 ]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")

@@ -17,6 +17,8 @@ app = typer.Typer(
     name="troth",
     cls=LazyGroup,
     help="Verified LLM inference from machines you need not trust.",
+    epilog="Exit codes: 0 done, 1 an error that says what to do, 2 wrong usage, 130 interrupted; a command that has "
+    "others says so. What sends a transaction is a dry run until --broadcast.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

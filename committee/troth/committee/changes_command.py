@@ -64,7 +64,7 @@ def send(
     home: MemberHomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the change to the contract; members read it within a minute."""
+    """Bring the change to the contract (dry run by default); members read it within a minute."""
     from troth.committee.changes import send as send_change
 
     show(asyncio.run(send_change(file, _folder(home), paying.payer())), as_json)

@@ -19,6 +19,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    folder_path,
     show,
 )
 
@@ -34,7 +35,11 @@ app.add_typer(changes_command.app, name="members")
 HomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this member's configuration, keys and state.",
     ),
 ]
 DEFAULT_HOME = Path("~/.troth/committee")
@@ -89,7 +94,7 @@ def deploy(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Deploy the Committee contract with its first members."""
+    """Deploy the Committee contract with its first members (dry run by default)."""
     from troth.committee.initialisation import deploy as deploy_contract
 
     work = deploy_contract(rpc, member, keystore.expanduser(), password_file, broadcast=broadcast)
@@ -121,7 +126,10 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 
 @app.command()
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check configuration, keys, chain and lists; each line that fails says how to fix it."""
+    """Check configuration, keys, chain and lists; each line that fails says how to fix it.
+
+    Exit code 1 if a line fails.
+    """
     from troth.committee.examining import examine
     from troth.transport.health import rendered
 

@@ -16,6 +16,7 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    folder_path,
     grouped,
     option_group,
     show,
@@ -36,7 +37,11 @@ ContractOption = Annotated[
 MemberHomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this member's configuration, keys and state.",
     ),
 ]
 PayingOption = Annotated[
@@ -114,7 +119,7 @@ def deploy(
     bond: Annotated[str, typer.Option(help="What each member stands to lose, such as 1ether.")] = "1ether",
     as_json: JsonOption = False,
 ) -> None:
-    """Deploy a Reputation for a market's nodes, with the paper's numbers."""
+    """Deploy a Reputation for a market's nodes, with the paper's numbers (dry run by default)."""
     from troth.committee.configuration import Bonding
     from troth.committee.reputation import deploy as deploy_contract
     from troth.committee.reputation import rules_from
@@ -132,7 +137,10 @@ def enroll(
     home: MemberHomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Bond this member from its owner's account (--keystore); it counts from the next epoch on."""
+    """Bond this member from its owner's account, which --keystore names (dry run by default).
+
+    It counts from the next epoch on.
+    """
     from troth.committee.reputation import enroll as enroll_member
 
     show(asyncio.run(enroll_member(_folder(home), scores.place(), paying.payer())), as_json)
@@ -147,7 +155,10 @@ def leave(
     paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a member out after this epoch: by itself, its owner, or anybody if it left the Committee."""
+    """Take a member out after this epoch (dry run by default).
+
+    It may do so, its owner, and anybody once it has left the Committee.
+    """
     from troth.committee.reputation import leave as take_out
 
     show(asyncio.run(take_out(operator, scores.place(), paying.payer())), as_json)
@@ -162,7 +173,7 @@ def withdraw(
     paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Send the bond of a member that left to its owner."""
+    """Send the bond of a member that left to its owner (dry run by default)."""
     from troth.committee.reputation import withdraw as take_bond
 
     show(asyncio.run(take_bond(operator, scores.place(), paying.payer())), as_json)
@@ -287,7 +298,7 @@ def settle(
     paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the file to the chain, which computes the scores; anybody may."""
+    """Bring the file to the chain, which computes the scores (dry run by default); anybody may."""
     from troth.committee.reputation import settle as bring
 
     show(asyncio.run(bring(file.expanduser(), scores.place(), paying.payer())), as_json)
@@ -304,7 +315,10 @@ def expel(
     paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Show that a member signed two updates for one epoch: it loses its bond, and you get a tenth."""
+    """Show that a member signed two updates for one epoch (dry run by default).
+
+    It loses its bond, and you get a tenth.
+    """
     from troth.committee.reputation import expel as prove
 
     show(asyncio.run(prove(operator, first, second, scores.place(), paying.payer())), as_json)

@@ -30,7 +30,10 @@ def deploy(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Deploy the Tickets contract. Then every member and scheduler names it in its file."""
+    """Deploy the Tickets contract (dry run by default).
+
+    Then every member and scheduler names it in its file.
+    """
     from troth.chain.deployment import tickets_creation
     from troth.committee.reputation import TransactionPayer, send_or_show
     from troth.protocol.tickets.messages import TicketRules

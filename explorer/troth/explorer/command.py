@@ -19,7 +19,14 @@ from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, re
 from troth.explorer.services import ALL_QUERIES
 from troth.explorer.site import Site
 from troth.protocol.types import Hash32
-from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
+from troth.transport.command_options import (
+    BankOption,
+    FactoryOption,
+    JsonOption,
+    RpcOption,
+    StartBlockOption,
+    folder_path,
+)
 from troth.transport.event_loop import run
 from troth.transport.listener import require_free
 from troth.transport.logs import configure
@@ -31,7 +38,11 @@ DEFAULT_PORT = 8780
 HomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_EXPLORER_HOME",
+        help="Folder of the index; one for each deployment.",
     ),
 ]
 DatabaseOption = Annotated[
@@ -153,7 +164,7 @@ def show(
     node: Annotated[str | None, typer.Option("--node", help="About this node.")] = None,
     party: Annotated[str | None, typer.Option("--party", help="About this party.")] = None,
     execution_class: Annotated[str | None, typer.Option("--class", help="Of this execution class.")] = None,
-    order: Annotated[str | None, typer.Option("--order", help="Of this task.")] = None,
+    order: Annotated[str | None, typer.Option("--order", help="Of this order.")] = None,
     case: Annotated[str | None, typer.Option("--case", help="Of this case.")] = None,
     dispute: Annotated[str | None, typer.Option("--dispute", help="Of this dispute.")] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Of log entries with this number.")] = None,

@@ -223,12 +223,18 @@ async def _for_ever(reader: Reader) -> None:
 
 
 async def _again(work: Callable[[], Awaitable[None]], pause: float, index: ExplorerIndex) -> None:
-    """Work again and again; what fails is shown on every page, and tried once more."""
+    """Work again and again; what fails is shown on every page, said once in the log, and tried once more."""
+    said = ""
     while True:
         try:
             await work()
+            if said:
+                _log.warning("reading goes on: what failed works again")
+            said = ""
         except Exception as error:  # noqa: BLE001 -- nothing may end the reading
-            _log.warning("reading goes on after: %s", error)
+            if str(error) != said:
+                _log.warning("reading is tried again after: %s", error)
+            said = str(error)
             with suppress(ExplorerError):
                 index.troubled(str(error))
         await asyncio.sleep(pause)

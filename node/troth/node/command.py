@@ -276,20 +276,15 @@ def status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
 @app.command()
 def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
-    import json
+    """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it.
 
+    Exit code 1 if a line fails.
+    """
     from troth.node import inspection
+    from troth.transport.health import rendered
 
     findings = inspection.examine(home)
-    if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings]))
-    else:
-        for finding in findings:
-            mark = "ok  " if finding.ok else "FAIL"
-            typer.echo(
-                f"{mark} {finding.check:<8} {finding.seen}" + ("" if finding.ok else f"\n     fix: {finding.fix}")
-            )
+    typer.echo(rendered(findings, as_json))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 

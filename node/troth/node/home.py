@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
+from troth.transport.command_options import folder_path
+
 HomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder for configuration, keys, models and records."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder for configuration, keys, models and records.",
     ),
 ]
 

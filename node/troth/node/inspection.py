@@ -12,6 +12,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.organisations import OrganisationsReading, read_organisations
 from troth.chain.reputation import followed_reputation
 from troth.chain.tokens import asset_of, described
+from troth.chain.withdrawing import Withdrawable
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
@@ -243,8 +244,7 @@ def _on_chain(seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
     standing, fix = seen.role.name.lower(), "Run `troth node register --broadcast`."
     if seen.exit_block:
-        standing = f"leaving; the stake is free after block {seen.exit_block}, and it is {seen.block}"
-        fix = "Serve on until then, and run `troth node withdraw --broadcast`."
+        standing, fix = Withdrawable(seen.credit, seen.stake, seen.exit_block, seen.block).departure("troth node")
     return [
         HealthFinding(
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."

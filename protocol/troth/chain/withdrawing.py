@@ -47,6 +47,16 @@ class Withdrawable:
             "bound_until_block": self.exit_block or None if is_bound else None,
         }
 
+    def departure(self, command: str) -> tuple[str, str]:
+        """How an operator stands that leaves or has left, and what it does now; ``command`` as in `require_some`."""
+        if self.block <= self.exit_block:
+            standing = f"leaving; the stake is free after block {self.exit_block}, and it is {self.block}"
+            return standing, f"Serve on until then, and run `{command} withdraw --broadcast`."
+        if self.stake:
+            return f"left; its stake is free since block {self.exit_block}", f"Run `{command} withdraw --broadcast`."
+        again = f"An operator registers once: to serve again, set up another with `{command} init --home FOLDER`."
+        return "left, and its stake is withdrawn", f"Nothing is left to do here. {again}"
+
     def require_some(self, asset: Asset, command: str) -> None:
         """Raise NothingFree where a withdrawal would pay nothing; ``command``: `troth node` or `troth scheduler`."""
         if self.amount:

@@ -39,7 +39,7 @@ def redeem(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn clients' vouchers into credit, all that pay something now."""
+    """Turn clients' vouchers into credit, all that pay something now (dry run by default)."""
     from troth.scheduler.money import redeem_of_market
 
     show(asyncio.run(redeem_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
@@ -56,7 +56,7 @@ def top_up(  # noqa: PLR0917
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add to the stake, or to the tab with one node."""
+    """Add to the stake, or to the tab with one node (dry run by default)."""
     from troth.scheduler.money import top_up_of_market
 
     work = top_up_of_market(folder_of(home), amount, (keystore, password_file), node, broadcast=broadcast)
@@ -69,7 +69,7 @@ def finish(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring money back from tabs with nodes that have left, or from all of them once this scheduler is leaving.
+    """Bring money back from tabs with nodes (dry run by default): those that left, or all once this scheduler leaves.
 
     A tab on which something is owed is closed later.
     """

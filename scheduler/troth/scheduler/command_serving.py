@@ -157,7 +157,10 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 
 
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check files, keys, port, chain, clock, classes, stake and gas; each line that fails says how to fix it."""
+    """Check files, keys, port, chain, clock, classes, stake and gas; each line that fails says how to fix it.
+
+    Exit code 1 if a line fails.
+    """
     from troth.scheduler.doctor import examine
     from troth.transport.health import rendered
 

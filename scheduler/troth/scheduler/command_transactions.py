@@ -27,7 +27,10 @@ def register(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Register this scheduler with its VRF key, endpoint and stake."""
+    """Register this scheduler with its VRF key, endpoint and stake (dry run by default).
+
+    One that is registered gets the stake that it lacks, or --stake, on top of what it has.
+    """
     from troth.scheduler.registering import Owner, register_in_market
 
     owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
@@ -41,7 +44,10 @@ def leave(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Leave: no order is taken any more, and the unbonding period starts. What is owed is still served."""
+    """Leave: no order is taken any more, and the unbonding period starts (dry run by default).
+
+    What is owed is still served: keep the process running until `troth scheduler status` shows nothing unfinished.
+    """
     from troth.scheduler.money import exit_of_market
 
     show(asyncio.run(exit_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
@@ -53,7 +59,7 @@ def withdraw(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Pay stake and credit out to the payout address, after the exit block."""
+    """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
     from troth.scheduler.money import withdraw_of_market
 
     show(asyncio.run(withdraw_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
@@ -65,7 +71,7 @@ def claim(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Claim what clients have not acknowledged, however young."""
+    """Claim what clients have not acknowledged, however young (dry run by default)."""
     from troth.scheduler.money import claim_of_market
 
     show(asyncio.run(claim_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 from troth.chain.errors import ChainError, KeystoreError
+from troth.chain.tokens import asset_of
+from troth.chain.withdrawing import Withdrawable
 from troth.protocol.amounts import COIN
 from troth.protocol.market import views
 from troth.protocol.market.types import PotKind, Role
@@ -40,7 +42,13 @@ async def examine(folder: Path) -> list[HealthFinding]:
     try:
         async with looking(folder) as looked:
             findings += [HealthFinding("chain", True, f"block {looked.block}", ""), await _clock(looked)]
-            findings += [*_classes(looked), _registered(looked), _stake(looked), _endpoint(looked), await _gas(looked)]
+            findings += [
+                *_classes(looked),
+                _registered(looked),
+                await _stake(looked),
+                _endpoint(looked),
+                await _gas(looked),
+            ]
     except (ChainError, KeystoreError, SchedulerError) as error:
         findings.append(HealthFinding("chain", False, error.what, error.remedy))
     seen = "it answers" if runs else "it does not run here"
@@ -100,16 +108,24 @@ def _registered(looked: DeploymentStatus) -> HealthFinding:
     if party is None or party.role is not Role.SCHEDULER:
         fix = "Run: troth scheduler register --owner-keystore FILE --broadcast"
         return HealthFinding("role", False, "not registered as a scheduler", fix)
-    leaving = f"leaving: the stake is free after block {party.exit_block}, and it is {looked.block}"
-    fix = "Serve on until then, and run: troth scheduler withdraw --broadcast"
-    return HealthFinding("role", not party.exit_block, leaving if party.exit_block else "scheduler", fix)
+    if not party.exit_block:
+        return HealthFinding("role", True, "scheduler", "")
+    return HealthFinding("role", False, *_pots(looked, party.exit_block).departure("troth scheduler"))
 
 
-def _stake(looked: DeploymentStatus) -> HealthFinding:
-    held = looked.state.pot(PotKind.STAKE, looked.operator)
-    needed = views.parameters_of(looked.state).scheduler_stake
+def _pots(looked: DeploymentStatus, exit_block: int) -> Withdrawable:
+    state, me = looked.state, looked.operator
+    return Withdrawable(state.pot(PotKind.CREDIT, me), state.pot(PotKind.STAKE, me), exit_block, looked.block)
+
+
+async def _stake(looked: DeploymentStatus) -> HealthFinding:
+    """Enough of it; one that has left needs none."""
+    party, asset = looked.state.parties.get(looked.operator), await asset_of(looked.market)
+    held, needed = looked.state.pot(PotKind.STAKE, looked.operator), views.parameters_of(looked.state).scheduler_stake
     fix = f"Run: troth scheduler top-up {max(0, needed - held)}units --broadcast"
-    return HealthFinding("stake", held >= needed, f"{held} units, at least {needed} are needed", fix)
+    if party is not None and party.exit_block:
+        fix = _pots(looked, party.exit_block).departure("troth scheduler")[1]
+    return HealthFinding("stake", held >= needed, f"{asset.show(held)}, at least {asset.show(needed)} are needed", fix)
 
 
 def _endpoint(looked: DeploymentStatus) -> HealthFinding:

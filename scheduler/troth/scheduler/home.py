@@ -7,10 +7,16 @@ from typing import Annotated
 
 import typer
 
+from troth.transport.command_options import folder_path
+
 HomeOption = Annotated[
     Path,
     typer.Option(
-        "--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state."
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this scheduler's configuration, keys and state.",
     ),
 ]
 DEFAULT_HOME = Path("~/.troth/scheduler")

@@ -16,7 +16,7 @@ from troth.chain.keystore import address_in
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_of, described
-from troth.protocol.amounts import COIN
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market import messages, views
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Role
@@ -48,16 +48,27 @@ class DeploymentStatus:
 async def looking(folder: Path) -> AsyncIterator[DeploymentStatus]:
     """Follow the deployment once, into a file of the commands' own."""
     configuration = load_market(folder)
-    operator = operator_in(configuration)
+    async with await reach(configuration) as market, following(configuration, market) as looked:
+        yield looked
+
+
+async def reach(configuration: SchedulerConfiguration) -> Market:
+    """The deployment, of which nothing is followed yet: a few requests, however long its history is."""
     named = configuration.market
     place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
-    async with await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id) as market:
-        follower = MarketFollower(market, folder / "market-events-command.sqlite")
-        try:
-            state = await follower.catch_up()
-            yield DeploymentStatus(configuration, market, state, follower.block, operator)
-        finally:
-            await follower.close()
+    return await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
+
+
+@asynccontextmanager
+async def following(configuration: SchedulerConfiguration, market: Market) -> AsyncIterator[DeploymentStatus]:
+    """The same, followed to its newest block."""
+    operator = operator_in(configuration)
+    follower = MarketFollower(market, configuration.folder / "market-events-command.sqlite")
+    try:
+        state = await follower.catch_up()
+        yield DeploymentStatus(configuration, market, state, follower.block, operator)
+    finally:
+        await follower.close()
 
 
 def operator_in(configuration: SchedulerConfiguration) -> Address:
@@ -72,11 +83,11 @@ async def status_of_market(folder: Path) -> Report:
     """Standing on chain, money, what runs and what is stuck."""
     async with looking(folder) as looked:
         state, me = looked.state, looked.operator
-        balance = await looked.market.chain.balance(me)
+        balance, asset = await looked.market.chain.balance(me), await asset_of(looked.market)
         nodes = await _nodes(looked)
         party = state.parties.get(me)
         stuck = _stuck(looked)
-        problems = [*_standing(looked), *stuck, *_unconnected(nodes)]
+        problems = [*_standing(looked, asset), *stuck, *_unconnected(nodes)]
         if balance < GAS_RESERVE:
             problems.append(f"{COIN.show(balance)} for gas: send some to {me}")
         database = _database(folder)
@@ -99,7 +110,7 @@ async def status_of_market(folder: Path) -> Report:
             "credit_units": str(state.pot(PotKind.CREDIT, me)),
             "exit_block": None if party is None else party.exit_block or None,
             "gas_money_wei": str(balance),
-            **described(await asset_of(looked.market)),
+            **described(asset),
             "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
             "nodes": None if nodes is None else [f"{one['operator']}: {_seen(one)}" for one in nodes],
             "placement": await placement_of(looked.configuration),
@@ -133,14 +144,14 @@ def _unconnected(nodes: list[Report] | None) -> list[str]:
     return [f"no node is connected, of {len(nodes)} that serve its classes: no order can be served ({first})"]
 
 
-def _standing(looked: DeploymentStatus) -> list[str]:
+def _standing(looked: DeploymentStatus, asset: Asset) -> list[str]:
     party = looked.state.parties.get(looked.operator)
     if party is None or party.role is not Role.SCHEDULER:
         return ["not registered: troth scheduler register --owner-keystore FILE --broadcast"]
     if party.exit_block:
         return [f"leaving: withdraw after block {party.exit_block}"]
     missing = views.parameters_of(looked.state).scheduler_stake - looked.state.pot(PotKind.STAKE, looked.operator)
-    return [f"{missing} of stake are missing"] if missing > 0 else []
+    return [f"{asset.show(missing)} of stake are missing"] if missing > 0 else []
 
 
 def _stuck(looked: DeploymentStatus) -> list[str]:

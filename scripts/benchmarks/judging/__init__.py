@@ -22,6 +22,7 @@ from benchmarks.judging.costs import judging_share
 from benchmarks.judging.every_id import EveryId
 from benchmarks.judging.framing import framing_figures
 from benchmarks.judging.hunt import Find, Hunt
+from benchmarks.judging.programs import Programs, program_figures
 from benchmarks.judging.recording import PLAIN, Recorder
 from benchmarks.judging.runs import Arrays, run_all
 from benchmarks.judging.scoring import TEXTS
@@ -31,7 +32,7 @@ from benchmarks.judging.verdicts import refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
-from troth.node.models.execution_class import SECOND_CUT
+from troth.node.models.execution_class import SECOND_CUT, rough_class
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, HONEST_SHARE
@@ -40,7 +41,10 @@ from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "ids", "hunt", "long", "framing", "cheats", "tiles", "steering", "costs", "alarms")
+PARTS = ("honest", "ids", "hunt", "long", "programs", "framing", "cheats", "tiles", "steering", "costs", "alarms")
+
+ASKED_FOR = frozenset({"ids", "hunt", "long", "programs"})
+"""What runs for hours, or needs what was hunted before and vLLM."""
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -60,11 +64,12 @@ def measure(options: list[str]) -> list[Figure]:
 def _parse(options: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench judging", description=__doc__)
     split = partial(str.split, sep=",")
-    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in {"ids", "hunt", "long"}])
+    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in ASKED_FOR])
     parser.add_argument("--dtypes", type=split, default=list(DTYPES))
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
     parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
     parser.add_argument("--ids", type=int, default=1 << 32, help="how many ids, of all in the order that was drawn")
+    parser.add_argument("--finds", type=int, default=150, help="of the hunt, that other programs judge")
     parser.add_argument("--repeats", type=int, default=6, help="noise seeds a text")
     parser.add_argument("--fresh", action="store_true", help="cheats on prompts on which nothing was fixed")
     parser.add_argument("--saving", type=float, default=0.0, help="cheats that save so many per cent or more")
@@ -90,6 +95,10 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
     if "long" in asked.parts:
         hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads, long=True)
         yield from _hunted(hunt, dtype, asked.hunt, "long prompts hunted")
+    if "programs" in asked.parts and dtype:
+        finds = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads).finds()
+        rules = shipped.apply(rough_class(Hash32(model_id(descriptor)), dtype, DTYPES[dtype], candidates=2))
+        yield from program_figures(Programs(folder, rules, asked.scratch / "programs.jsonl"), finds, asked.finds, _say)
     if "framing" in asked.parts and dtype:
         yield from framing_figures(recorder)
     if "cheats" in asked.parts:

@@ -180,9 +180,9 @@ async def court(stage: DemoStage) -> None:
     (record,) = state.cases.values()
     demand(record.outcome is Outcome.CONVICTED, "the court convicts the cheat", record.outcome)
     left = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
-    before = int(network.execution["class"]["seat"]) * FAVOURED_SEATS
+    before = int(network.execution["class"]["seat_units"]) * FAVOURED_SEATS
     taken = before - left
-    demand(taken >= int(network.execution["class"]["penalty"]), "the penalty is taken", taken)
+    demand(taken >= int(network.execution["class"]["penalty_units"]), "the penalty is taken", taken)
     lost = {"taken": COIN.show(taken), "node": network.favoured, "stake": COIN.show(before)}
     display.good(Moment.CONVICTED.said(**lost))
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from troth.transport.command_options import folder_path
+
 if TYPE_CHECKING:
     from troth.testnet.display import Display
 
@@ -27,7 +29,11 @@ MOST_PIXELS = 1500
 Models = Annotated[
     Path,
     typer.Option(
-        "--models", file_okay=False, envvar="TROTH_MODELS", help="Home folder that keeps the converted model."
+        "--models",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_MODELS",
+        help="Home folder that keeps the converted model.",
     ),
 ]
 
@@ -134,7 +140,12 @@ def network(
     *,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", file_okay=False, help="Where its files go; default: `network` in the models' folder."),
+        typer.Option(
+            "--folder",
+            file_okay=False,
+            callback=folder_path,
+            help="Where its files go; default: `network` in the models' folder.",
+        ),
     ] = None,
     models: Models = Path("~/.troth"),
 ) -> None:

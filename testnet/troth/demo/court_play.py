@@ -218,7 +218,7 @@ class CourtPlay:
         spent = before.account - after.account
         gas = gas_used(self.network.rpc, "0x" + event.meta.transaction.hex())
         demand(taken == event.taken == credited + burnt, "what is taken is paid or burnt", (taken, credited, burnt))
-        demand(taken >= int(self.network.execution["class"]["penalty"]), "the penalty is taken", taken)
+        demand(taken >= int(self.network.execution["class"]["penalty_units"]), "the penalty is taken", taken)
         back = credited - taken // REWARD_SHARE
         demand(0 < back <= spent, "no more than its gas is paid back", (back, spent))
         display.good(

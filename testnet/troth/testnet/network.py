@@ -205,7 +205,7 @@ class LocalNetwork(Parties):
         ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
             *("node", "register", "--home", node.home, *self._owned(node)),
-            *("--stake", f"{int(self.execution['class']['seat']) * seats}units", "--ask", ask, "--broadcast"),
+            *("--stake", f"{int(self.execution['class']['seat_units']) * seats}units", "--ask", ask, "--broadcast"),
         )
 
     def _seats_of(self, name: str) -> int:

@@ -49,6 +49,34 @@ def http_address(value: str | None) -> str | None:
     return value
 
 
+def folder_path(value: Path | None) -> Path | None:
+    """A folder's path as it was given, if there can be such a folder; wrong usage where it would lie in a file."""
+    if value is None:
+        return None
+    place = value.expanduser()
+    for above in (place, *place.parents):
+        # Not pathlib's: these say no where nothing may be looked at.
+        if os.path.exists(above) and not os.path.isdir(above):  # noqa: PTH110, PTH112
+            raise typer.BadParameter(f"{str(value)[:200]!r} cannot be a folder: {str(above)[:200]!r} is a file.")
+    return value
+
+
+def keyfile(value: Path | None) -> Path | None:
+    """A keyfile's path, if a keyfile is there; wrong usage otherwise. No password is asked for."""
+    if value is None:
+        return None
+    # Not loaded for help.
+    from troth.chain.errors import KeystoreError
+    from troth.chain.keystore import address_in, keystore_path
+
+    try:
+        path = keystore_path(str(value))
+        address_in(path)
+    except KeystoreError as error:
+        raise typer.BadParameter(str(error)) from error
+    return path
+
+
 RpcOption = Annotated[
     str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.", callback=http_address)
 ]
@@ -68,7 +96,10 @@ StartBlockOption = Annotated[
     ),
 ]
 KeystoreOption = Annotated[
-    Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of the account that acts and pays.")
+    Path | None,
+    typer.Option(
+        "--keystore", envvar="TROTH_KEYSTORE", callback=keyfile, help="Keyfile of the account that acts and pays."
+    ),
 ]
 PasswordOption = Annotated[
     Path | None,

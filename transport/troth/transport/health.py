@@ -57,10 +57,11 @@ def rendered(findings: Sequence[HealthFinding], as_json: bool) -> str:
     """All of them as JSON, or a line each, with the fix below what failed."""
     if as_json:
         return json.dumps([finding._asdict() for finding in findings])
-    return "\n".join(_line(finding) for finding in findings)
+    width = max((len(finding.check) for finding in findings), default=0)
+    return "\n".join(_line(finding, width) for finding in findings)
 
 
-def _line(finding: HealthFinding) -> str:
+def _line(finding: HealthFinding, width: int) -> str:
     if finding.ok:
-        return f"ok   {finding.check:<9} {finding.seen}"
-    return f"FAIL {finding.check:<9} {finding.seen}\n     fix: {finding.fix}"
+        return f"ok   {finding.check:<{width}} {finding.seen}"
+    return f"FAIL {finding.check:<{width}} {finding.seen}\n     fix: {finding.fix}"

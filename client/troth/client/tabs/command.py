@@ -40,7 +40,7 @@ def open_tab(
     web: WebOption = False,
     options: PayerOptions,
 ) -> None:
-    """Open a tab with a scheduler: the one thing that the wallet signs before questions are asked."""
+    """Open a tab with a scheduler (dry run by default): the one thing that the wallet signs before you ask."""
     from troth.client.tabs import managing, opening
 
     purse, configuration = options.purse(), options.configuration(scheduler)
@@ -70,7 +70,7 @@ def top_up(
     broadcast: BroadcastOption = False,
     options: PayerOptions,
 ) -> None:
-    """Add to a tab."""
+    """Add to a tab (dry run by default)."""
     from troth.client.tabs import managing, opening
 
     purse, configuration = options.purse(), options.configuration()
@@ -86,7 +86,10 @@ def finish(
     web: WebOption = False,
     options: PayerOptions,
 ) -> None:
-    """Bring money back from tabs, of older deployments too: close them, and take what is left when it is free."""
+    """Bring money back from tabs, of older deployments too (dry run by default).
+
+    Closes them, and takes what is left when it is free.
+    """
     take_back(options, options.configuration(), tab, broadcast=broadcast, web=web)
 
 
@@ -185,7 +188,10 @@ def summon(
     broadcast: BroadcastOption = False,
     options: PayerOptions,
 ) -> None:
-    """Ask on chain for results or for a check that a scheduler owes; silence convicts it and pays you back."""
+    """Ask on chain for results or for a check that a scheduler owes (dry run by default).
+
+    Silence convicts it and pays you back.
+    """
     from troth.client.orders import terminal
     from troth.client.tabs import opening
 
@@ -202,7 +208,10 @@ def object_to(
     broadcast: BroadcastOption = False,
     options: PayerOptions,
 ) -> None:
-    """Object to a claim that shows more than you owe, or strike one that was not shown when it was asked for."""
+    """Object to a claim that shows more than you owe, or strike one (dry run by default).
+
+    Struck is what was not shown when it was asked for.
+    """
     from troth.client.orders import terminal
     from troth.client.tabs import opening
 

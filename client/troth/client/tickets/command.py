@@ -18,7 +18,7 @@ from troth.client.options import (
     read_configuration,
     tell,
 )
-from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption, RpcOption
+from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption, PasswordOption, RpcOption
 
 if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
@@ -34,7 +34,7 @@ TicketsOption = Annotated[
 
 @app.command()
 def buy(  # noqa: PLR0917
-    price: Annotated[str, typer.Argument(help="Price of one ticket, as `troth client tickets list` shows them.")],
+    price: Annotated[str, typer.Argument(help="Price of one ticket, as `troth client tickets list` shows it.")],
     count: Annotated[int, typer.Argument(min=1, max=256, help="How many.")],
     broadcast: BroadcastOption = False,
     tickets: TicketsOption = "",
@@ -43,7 +43,7 @@ def buy(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Buy tickets of one price with one transaction of the wallet, and have members sign them."""
+    """Buy tickets of one price with one transaction (dry run by default), and have members sign them."""
     from troth.client.tabs import opening
     from troth.client.tickets import managing
 
@@ -86,7 +86,7 @@ def list_tickets(
 
 @app.command("open")
 def open_tab(  # noqa: PLR0917
-    amount: Annotated[str, typer.Argument(help="What the tab holds at least, after fees.")],
+    amount: Annotated[str, typer.Argument(help=f"What the tab holds at least, after fees. {AMOUNT}")],
     scheduler: SchedulerOption = "",
     tickets: TicketsOption = "",
     committee: CommitteeOption = "",
@@ -146,7 +146,10 @@ def refund(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Have tickets refunded that can no longer be spent; who bought them is paid, and they become known."""
+    """Have tickets refunded that can no longer be spent (dry run by default).
+
+    Who bought them is paid, and becomes known as their buyer.
+    """
     from troth.client.tabs import opening
     from troth.client.tickets import managing
 

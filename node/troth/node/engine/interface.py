@@ -164,9 +164,10 @@ class ShakingEngine(Protocol):
 
     async def shaken(
         self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False, alike: bool = False
-    ) -> NDArray[Any]:
+    ) -> NDArray[Any] | None:
         """One prefill from position 0 in the class's format, whose entering rows have their last bits changed at
-        random, anew at each call; ``strongly``: by four times as much; ``alike``: each row in the same way."""
+        random, anew at each call; ``strongly``: by four times as much; ``alike``: each row in the same way. None where
+        this model has no layers that the engine can enter."""
 
 
 @runtime_checkable

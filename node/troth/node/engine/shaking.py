@@ -8,7 +8,9 @@ may also change all rows alike.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 
@@ -24,17 +26,19 @@ SEED_BYTES = 7
 class Shake:
     """How rows are changed: by so many times their format's part of SHAKES, each by itself or all ``alike``.
 
-    ``seed`` is drawn anew each time, so that nobody can foresee what is changed.
+    ``seed`` is drawn anew each time, so that nobody can foresee what is changed. Processes that share a model out have
+    the same seed, and change the same rows alike.
     """
 
     times: int = 1
     alike: bool = False
     seed: int = field(default_factory=lambda: int.from_bytes(os.urandom(SEED_BYTES), "big"))
+    _calls: Iterator[int] = field(default_factory=count, init=False, repr=False, compare=False)
 
     def __call__(self, states: torch.Tensor) -> torch.Tensor:
         """Rows of sequences (sequences x rows x columns), or rows alone, changed. Rows that are changed alike are so
         over calls, too, since a long prompt is computed in pieces."""
-        seed = self.seed if self.alike else int.from_bytes(os.urandom(SEED_BYTES), "big")
+        seed = self.seed if self.alike else self.seed + next(self._calls)
         shape = (*states.shape[:-2], 1, states.shape[-1]) if self.alike else states.shape
         most = self.times * SHAKES[states.dtype]
         drawn = torch.empty(shape, dtype=torch.float64, device=states.device)

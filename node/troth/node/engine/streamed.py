@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +21,12 @@ from numpy.typing import NDArray
 
 from troth.node.engine.layers import LayerSlice, Needs
 from troth.node.engine.packing import Continuation
+from troth.node.engine.torch_engine import to_words
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.sources import Stamp, stamp
 from troth.node.models.tensor_files import raw_tensors
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 
 CHUNK = 512
@@ -39,23 +42,36 @@ class ReferencedText:
     """A text whose rows somebody waits for."""
 
     tokens: NDArray[np.int64]
-    answer: asyncio.Future[NDArray[np.float32]]
+    answer: asyncio.Future[NDArray[Any]]
 
 
 class StreamedReference:
     """Post-norm rows and logits of a whole model, its weights rounded to `dtype` and computed with in float32.
 
     Weights are read anew for each pass, so that each looks whether they are those of the first day.
+
+    Args:
+        widen: False for rows in `dtype`'s own words, with attention in plain operations where the family has a choice.
+        beside: another one of the same model; of both only one runs at a time, for memory's sake.
     """
 
-    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        folder: ModelFolder,
+        dtype: torch.dtype,
+        device: str = "cpu",
+        *,
+        widen: bool = True,
+        beside: StreamedReference | None = None,
+    ) -> None:
         self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
+        self._widen = widen
         self._stamps = weight_stamps(folder)
         self._layers: LayerSlice | None = None
         self._waiting: list[ReferencedText] = []
-        self._busy = asyncio.Lock()
+        self._busy: asyncio.Lock = asyncio.Lock() if beside is None else beside._busy
 
-    async def rows(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+    async def rows(self, tokens: Sequence[int]) -> NDArray[Any]:
         """Rows of a text's positions, (positions, hidden size).
 
         Raises:
@@ -92,8 +108,8 @@ class StreamedReference:
             if not one.answer.done():
                 one.answer.set_result(rows)
 
-    def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float32]]:
-        with self._same_weights(), torch.inference_mode():
+    def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[Any]]:
+        with self._same_weights(), torch.inference_mode(), self._attending():
             layers = self._opened()
             self._hold(layers, Needs(entry=True))
             states = [layers.embed(torch.from_numpy(text).to(self._device)) for text in texts]
@@ -103,7 +119,11 @@ class StreamedReference:
                 self._hold(layers, Needs(frozenset({index}), ending=index + 1 == layers.total_layers))
                 states = [self._through(layers, segment, rows) for rows in states]
             self._hold(layers, Needs(ending=True))
-            return [np.array(rows.cpu().numpy(), np.float32) for rows in states]
+            return [to_words(rows, 0 if self._widen else Dtype.BFLOAT16) for rows in states]
+
+    def _attending(self) -> AbstractContextManager[None]:
+        decoder = self._opened().decoder
+        return decoder.otherwise() if decoder.has_two_ways and not self._widen else nullcontext()
 
     @contextmanager
     def _same_weights(self) -> Iterator[None]:
@@ -137,7 +157,7 @@ class StreamedReference:
 
     def _opened(self) -> LayerSlice:
         if self._layers is None:
-            self._layers = LayerSlice(self._folder, Segment(0, 1), self._dtype, self._device, widen=True)
+            self._layers = LayerSlice(self._folder, Segment(0, 1), self._dtype, self._device, widen=self._widen)
         return self._layers
 
     @staticmethod
@@ -157,7 +177,8 @@ def _as_written(now: Stamp, known: Stamp | None) -> bool:
 
 
 def reference_bytes(folder: ModelFolder) -> int:
-    """Memory that a streamed reference takes at most: the largest layer, embedding or head beside it, and room."""
+    """Memory that a streamed reference takes at most: the largest layer, embedding or head beside it, the same head in
+    the format of the class from the run beside, and room."""
     layers: dict[str, int] = {}
     outer = 0
     for tensor in raw_tensors(folder.path):
@@ -168,4 +189,4 @@ def reference_bytes(folder: ModelFolder) -> int:
             layers[index] = layers.get(index, 0) + wide
         else:
             outer = max(outer, wide)
-    return max(layers.values(), default=0) + outer + WORKING
+    return max(layers.values(), default=0) + outer + outer // 2 + WORKING

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,8 @@ async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[An
     precise = session.seat.dtype is Dtype.FLOAT32 and rules_version(rules.calibration) >= FIFTH_RULES
     if not precise or not isinstance(engine, ShakingEngine):
         return []
-    return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
+    runs = [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
+    return [rows for rows in runs if rows is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,13 @@ class ThirdLook:
     states: ShakenRuns
     lightly: tuple[NDArray[Any], ...]
     strongly: tuple[NDArray[Any], ...]
+
+
+class _Shaken(NamedTuple):
+    """How far one run is from float32, and its rows of the text."""
+
+    apart: Distances
+    text: NDArray[Any]
 
 
 async def third_look(engine: Engine, session: JudgedSession, reference: NDArray[np.float32] | None) -> ThirdLook | None:
@@ -89,8 +97,13 @@ async def third_look(engine: Engine, session: JudgedSession, reference: NDArray[
     noisy = _is_noisy(session) and rules_version(rules.calibration) >= SEVENTH_RULES
     if not noisy or reference is None or not isinstance(engine, ShakingEngine):
         return None
-    light = [await _shaken(engine, session, reference, alike=alike) for alike in in_turn(LIGHTLY)]
-    strong = [await _shaken(engine, session, reference, strongly=True, alike=alike) for alike in in_turn(STRONGLY)]
+    light, strong = list[_Shaken](), list[_Shaken]()
+    for made, strongly, count in ((light, False, LIGHTLY), (strong, True, STRONGLY)):
+        for alike in in_turn(count):
+            run = await _shaken(engine, session, reference, strongly=strongly, alike=alike)
+            if run is None:
+                return None
+            made.append(run)
     apart = ShakenRuns([one for one, _ in light], [one for one, _ in strong])
     return ThirdLook(apart, tuple(text for _, text in light), tuple(text for _, text in strong))
 
@@ -105,14 +118,16 @@ async def _shaken(
     session: JudgedSession,
     reference: NDArray[np.float32],
     *,
-    strongly: bool = False,
+    strongly: bool,
     alike: bool,
-) -> tuple[Distances, NDArray[Any]]:
-    """One run: how far it is from float32, and its rows of the text. Of a long prompt all runs would be gigabytes."""
+) -> _Shaken | None:
+    """One run. Of a long prompt all runs would be gigabytes, so only the text's rows are kept."""
     rows = await engine.shaken(session.seat.layers, session.all_inputs(), strongly=strongly, alike=alike)
+    if rows is None:
+        return None
     apart = await asyncio.to_thread(lambda: distances(widen(rows, Dtype.BFLOAT16), reference))
     written = len(session.tokens) if session.seat.is_last else 0
-    return apart, rows[len(rows) - written :].copy()
+    return _Shaken(apart, rows[len(rows) - written :].copy())
 
 
 def _is_noisy(session: JudgedSession) -> bool:

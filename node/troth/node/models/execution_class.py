@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
+from troth.chain.tokens import asset_of, described
 from troth.node.engine.head import head_tensor
 from troth.node.engine.imprints import with_head_imprints
 from troth.node.engine.interface import Engine
@@ -150,7 +151,8 @@ PRECISE_MARGIN_CUT = 1_000
 but a head's routine hangs on how many rows it is given: logits of SmolLM2 then differ by 0.00002."""
 SECOND_CUT = 2_000_000
 """Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
-MONEY = ("check_price", "fee_cap", "penalty", "seat")
+MONEY = {"check_price": "_units_per_billion", "fee_cap": "_units", "penalty": "_units", "seat": "_units"}
+"""A class's amounts, and the unit that ends their names in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +244,15 @@ async def add_to_market(
             execution_class = disputed_class(execution_class, report.folder)
         useless = wanted.imprints and not await has_key(market, deployed.parameters, report.descriptor.hidden_size)
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
+        asset = await asset_of(market)
     warnings = (shipped.warning_of(deployed.parameters), NO_IMPRINTS if useless else "")
     warning = " ".join(one for one in warnings if one)
-    told = {"model_id": hexadecimal(report.model_id), **shown(execution_class), "transactions": sent}
+    told = {
+        "model_id": hexadecimal(report.model_id),
+        **shown(execution_class),
+        **described(asset),
+        "transactions": sent,
+    }
     return {**told, "warning": warning} if warning else told
 
 
@@ -301,10 +309,15 @@ def rough_class(model: Hash32, dtype: int, name: str, *, candidates: int) -> Exe
 
 
 def shown(execution_class: ExecutionClass) -> dict[str, Any]:
-    """Id, fields, and what a cheat is found with, as JSON values."""
+    """Id, fields, and what a cheat is found with, as JSON values; names of amounts end in their unit."""
     fields = {
-        name: hexadecimal(value) if isinstance(value, bytes) else str(value) if name in MONEY else value
+        name + MONEY.get(name, ""): hexadecimal(value) if isinstance(value, bytes) else _amount(name, value)
         for name, value in asdict(execution_class).items()
     }
     detection = economy.detection_of(execution_class) / economy.ONE
     return {"class_id": hexadecimal(state_hash(execution_class)), "class": fields, "detection": round(detection, 6)}
+
+
+def _amount(name: str, value: Any) -> Any:
+    """Amounts are text: JSON readers round large numbers."""
+    return str(value) if name in MONEY else value

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from troth.transport.command_options import HostOption, JsonOption, LogLevelOption, PortOption, http_address
+from troth.transport.command_options import (
+    HostOption,
+    JsonOption,
+    LogLevelOption,
+    PortOption,
+    folder_path,
+    http_address,
+)
 
 app = typer.Typer(
     help="Run a relay of the anonymous overlay: it passes sealed cells on and cannot read them.",
@@ -18,7 +25,13 @@ app = typer.Typer(
 
 HomeOption = Annotated[
     Path,
-    typer.Option("--home", file_okay=False, envvar="TROTH_HOME", help="Folder of this relay's configuration and keys."),
+    typer.Option(
+        "--home",
+        file_okay=False,
+        callback=folder_path,
+        envvar="TROTH_HOME",
+        help="Folder of this relay's configuration and keys.",
+    ),
 ]
 DEFAULT_HOME = Path("~/.troth/relay")
 
@@ -89,7 +102,10 @@ def entry(home: HomeOption = DEFAULT_HOME) -> None:
 
 @app.command()
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Check configuration, keys, directory and port; each line that fails says how to fix it."""
+    """Check configuration, keys, directory and port; each line that fails says how to fix it.
+
+    Exit code 1 if a line fails.
+    """
     from troth.overlay.relay.doctor import examine
     from troth.transport.health import rendered
 

@@ -32,6 +32,8 @@ class _BlockStored(msgspec.Struct, tag="BlockStored"):
     parent_block_hash: VllmId | None
     token_ids: Annotated[list[Token], msgspec.Meta(max_length=TOKENS_TOLD)]
     block_size: Annotated[int, msgspec.Meta(ge=1)]
+    extra_keys: list[Any] | None = None
+    """What else than tokens a block's keys and values come from, for each block or none."""
 
 
 class _BlockRemoved(msgspec.Struct, tag="BlockRemoved"):
@@ -80,6 +82,9 @@ class Translator:
             names = [self._names.pop(block, None) for block in event.block_hashes]
             known = tuple(name for name in names if name is not None)
             return [Removed(known)] if known else []
+        if any(event.extra_keys or ()):
+            # A cache of its own, which serves no other text; nor do the blocks behind it, whose parent nobody knows.
+            return []
         parent = ZERO_HASH if event.parent_block_hash is None else self._names.get(event.parent_block_hash)
         if parent is None:
             return []

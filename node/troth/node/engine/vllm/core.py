@@ -125,12 +125,13 @@ class Core:
         """A name for a request that no other request of this engine has."""
         return f"r{next(self._names)}"
 
-    async def run(self, name: str, prompt: Any, words: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    async def run(self, name: str, prompt: Any, words: dict[str, Any], cache: str = "") -> AsyncGenerator[Any, None]:
         """vLLM's outputs for one request. Closing it aborts the request.
 
         Args:
             prompt: tokens, or an asynchronous iterator over lists of them.
             words: of vLLM's SamplingParams.
+            cache: name of the cache of prefixes whose keys and values it reads and leaves; all share one without.
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -138,7 +139,7 @@ class Core:
         params = SamplingParams(
             temperature=0.0, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA, **words
         )
-        given = {"prompt_token_ids": prompt} if isinstance(prompt, list) else _chunks(prompt)
+        given = _tokens(prompt, cache) if isinstance(prompt, list) else _chunks(prompt)
         outputs = self._llm.generate(given, params, name)
         try:
             async for output in outputs:
@@ -236,6 +237,10 @@ class Core:
 
         # vLLM tells its waiting callers when it notices by itself, which may be never.
         self._llm.output_processor.propagate_error(EngineDeadError())
+
+
+def _tokens(prompt: list[int], cache: str) -> dict[str, Any]:
+    return {"prompt_token_ids": prompt} | ({"cache_salt": cache} if cache else {})
 
 
 async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:

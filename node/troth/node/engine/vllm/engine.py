@@ -110,11 +110,21 @@ class VllmEngine:
     @cached_property
     def _reference(self) -> StreamedReference:
         """Only tolerant classes need it; made when it is first asked for, and torch with it."""
+        return self._streamed()
+
+    @cached_property
+    def _in_torch(self) -> StreamedReference:
+        """The model once more in the class's own format, with torch's attention: vLLM knows one way of its own."""
+        return self._streamed(beside=self._reference)
+
+    def _streamed(self, beside: StreamedReference | None = None) -> StreamedReference:
         import torch
 
         from troth.node.engine.streamed import StreamedReference
 
-        return StreamedReference(self._folder, torch.bfloat16, self._settings.device)
+        return StreamedReference(
+            self._folder, torch.bfloat16, self._settings.device, widen=beside is None, beside=beside
+        )
 
     @property
     def failure(self) -> str | None:
@@ -210,6 +220,24 @@ class VllmEngine:
         tokens = [int(token) for token in inputs]
         self._require(tokens, len(tokens))
         return (await self.prefill(tokens)).rows if self.dtype == 0 else await self._reference.rows(tokens)
+
+    async def shaken(
+        self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False, alike: bool = False
+    ) -> NDArray[Any] | None:
+        """See `interface.ShakingEngine.shaken`."""
+        tokens = [int(token) for token in inputs]
+        self._require(tokens, len(tokens))
+        core = await self._core()
+        try:
+            return await self._texts.shaken(core, tokens, strongly=strongly, alike=alike)
+        except EngineError as error:
+            raise _busy(error) from error
+
+    async def otherwise(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any] | None:
+        """See `interface.OtherwiseEngine.otherwise`; by torch, layer by layer."""
+        tokens = [int(token) for token in inputs]
+        self._require(tokens, len(tokens))
+        return None if self.dtype == 0 else await self._in_torch.rows(tokens)
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
         """See `interface.Engine.logits`; of float32 rows of a bfloat16 model by the reference's head."""

@@ -5,6 +5,7 @@ vLLM's own seed is never used: its noise is not public, and a seeded prompt that
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, NamedTuple
 
 from troth.node.errors import BadInput
@@ -13,6 +14,9 @@ from troth.protocol.request import Request, canonical_bytes, from_canonical_byte
 from troth.protocol.types import Hash32
 
 KEY = "troth"
+SHAKE = "troth_shake"
+"""Of requests whose entering rows are changed; see `shaken_rows`."""
+SEED_BITS = 56
 
 
 class SamplingDraw(NamedTuple):
@@ -43,3 +47,9 @@ def draw_from_words(words: dict[str, Any] | None) -> SamplingDraw | None:
     if len(draw.seed) != 32:
         raise BadInput("a seed has 32 bytes", len(draw.seed), "Pass the task's noise seed.")
     return draw
+
+
+def shake_words(*, strongly: bool, alike: bool) -> dict[str, Any]:
+    """How a request's entering rows are changed (`troth.node.engine.shaking`), by a seed that is drawn here: all of
+    vLLM's processes that share a layer have to change it by the same numbers."""
+    return {SHAKE: [strongly, alike, secrets.randbits(SEED_BITS)]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import TokenStep
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.row_store import RowStore
+from troth.node.engine.vllm.sampling_words import shake_words
 from troth.node.errors import EngineError
 from troth.transport.event_loop import rounds
 
@@ -57,6 +59,22 @@ class EngineTexts:
             core.board.drop(name)
         self._store.keep(tokens, 0, rows)
         return rows
+
+    async def shaken(self, core: Core, tokens: list[int], *, strongly: bool, alike: bool) -> NDArray[Any] | None:
+        """Rows of all positions, from entering rows that are changed; nobody else reads its keys and values. None where
+        this model's rows cannot be."""
+        name = core.name()
+        core.board.expect(name)
+        # A step of single positions may be a captured graph on a card, in which nothing is changed.
+        asked = tokens if len(tokens) > 1 else tokens * 2
+        try:
+            words = PAST_THE_CACHE | {"extra_args": shake_words(strongly=strongly, alike=alike)}
+            await _finish(core, name, asked, words, cache=secrets.token_hex(16))
+            rows = await core.board.rows(name, 0, len(tokens))
+            # What was preempted was changed twice.
+            return rows if await core.call("troth_changed", name) >= len(tokens) else None
+        finally:
+            core.board.drop(name)
 
     async def probabilities(self, core: Core, tokens: list[int]) -> NDArray[Any]:
         """Natural log probabilities of tokens[1:], float32."""
@@ -113,6 +131,6 @@ class EngineTexts:
                 self._store.add(block, core.board.pieces(name, start, start + self._store.block))
 
 
-async def _finish(core: Core, name: str, tokens: list[int], words: dict[str, Any]) -> list[Any]:
-    async with aclosing(core.run(name, tokens, words)) as outputs:
+async def _finish(core: Core, name: str, tokens: list[int], words: dict[str, Any], cache: str = "") -> list[Any]:
+    async with aclosing(core.run(name, tokens, words, cache)) as outputs:
         return [output async for output in outputs]

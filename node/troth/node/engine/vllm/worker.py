@@ -23,6 +23,7 @@ import torch
 
 from troth.node.engine.few_rows import in_fixed_rows
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
+from troth.node.engine.vllm.shaken_rows import ShakenRows, parts_of
 
 LOADING = "vllm.model_executor.models.utils"
 CAST = "Attempted to load weight %s with dtype"
@@ -97,10 +98,13 @@ class RowTap:
     rank: int
     _troth_sender: RowSender | None = None
     _troth_plain: Any = None
+    _troth_shaken: ShakenRows
 
     def troth_tap(self, address: str) -> list[int]:
         """Send rows to a Unix socket from now on; returns hidden size, vocabulary, and bytes of keys and values."""
         runner = self.model_runner
+        self._troth_shaken = ShakenRows(runner)
+        self._troth_shaken.install()
         if self.rank == 0:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.connect(address)
@@ -109,6 +113,10 @@ class RowTap:
             self.troth_send(True)
         config = runner.model_config
         return [int(config.get_hidden_size()), int(config.get_vocab_size()), _bytes_of(runner.kv_caches)]
+
+    def troth_changed(self, name: str) -> int:
+        """How many entering rows of a request were changed, once it is over."""
+        return self._troth_shaken.take_changed(name)
 
     def troth_row_seconds(self) -> float:
         """Processor seconds that sending rows has taken so far."""
@@ -127,7 +135,7 @@ class RowTap:
             state = runner.execute_model_state
             # It is there between a step's forward pass, in a graph or not, and the choice of its tokens.
             if made is None and state is not None:
-                sender.send(_parts(runner, state), state.hidden_states)
+                sender.send(parts_of(runner, getattr(state, "input_batch", None)), state.hidden_states)
             return made
 
         runner.execute_model = execute_model if wanted else plain
@@ -203,20 +211,6 @@ def single_queries(batch: Any) -> Any:
         max_query_len=1,
         block_table_tensor=batch.block_table_tensor[sequence],
     )
-
-
-def _parts(runner: Any, state: Any) -> list[Part]:
-    """Which request's positions stand in this step's batch, in order. vLLM adds a dash and letters to our names."""
-    batch = getattr(state, "input_batch", None)
-    if batch is None:  # the first model runner keeps one batch, and changes it from step to step
-        batch, ends = runner.input_batch, runner.query_start_loc.np
-        computed = batch.num_computed_tokens_cpu
-    else:
-        ends, computed = batch.query_start_loc_np, batch.num_computed_tokens_np
-    return [
-        (request.partition("-")[0], int(computed[index]), int(ends[index + 1] - ends[index]))
-        for index, request in enumerate(batch.req_ids)
-    ]
 
 
 def _bytes_of(caches: Any) -> int:
