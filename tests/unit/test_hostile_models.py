@@ -128,6 +128,18 @@ HOSTILE: dict[str, tuple[Broken, str]] = {
     "positions": (config(max_position_embeddings=-5), "is no number of positions: -5"),
     "heads": (config(num_attention_heads=0), "does not read config.json: ZeroDivisionError"),
     "words": (config(num_attention_heads="4"), "does not read config.json"),
+    "windows": (config(layer_types=["sliding_attention"] * 2, sliding_window=4), "llama has not.*: layer_types: .'sl"),
+    "scale": (config(logit_scale=0.5), "a setting that llama has not, and engines differ in .*: logit_scale: 0.5"),
+    "both ways": (config(is_causal=False), "a setting that llama has not, .*: is_causal: False"),
+    "norms": (config(qk_norm=True), "a setting that llama has not, .*: qk_norm: True"),
+    "biases": (config(bias=True), "a setting that llama has not, .*: bias: True"),
+    "thetas": (config(layer_rope_theta=[1, 2, 3, 4]), "a setting that llama has not, .*: layer_rope_theta"),
+    "other class": (config(architectures=["OlmoForCausalLM"]), r"another architecture than .*llama: \['OlmoFor"),
+    "classes": (config(architectures=["LlamaForCausalLM", "OlmoForCausalLM"]), "another architecture than that of its"),
+    "classifier": (config(architectures=["LlamaForSequenceClassification"]), "another architecture than that of its"),
+    "no class": (config(architectures=[]), "another architecture than that of its"),
+    "class": (config(architectures="LlamaForCausalLM"), "another architecture than that of its"),
+    "numbers of classes": (config(architectures=[1]), "another architecture than that of its"),
     "no keys": (config(num_key_value_heads=0), "does not build this decoder: llama: ZeroDivisionError"),
     "head size": (config(head_dim=1 << 36), "constant of the model would be enormous"),
     "rope": (config(rope_parameters={"rope_type": ["x"]}), "does not"),
@@ -168,6 +180,13 @@ def test_a_hostile_checkpoint_is_refused_in_a_sentence(name: str, source: Path, 
         taken(source, tmp_path)
     assert len(str(caught.value)) < 1000
     assert not [*(tmp_path / "home" / "models").iterdir()]
+
+
+def test_settings_that_change_nothing_are_taken(source: Path, tmp_path: Path) -> None:
+    layers = ["full_attention"] * ModelFolder(source).layers
+    config(layer_types=layers, logit_scale=1.0, is_causal=True, qk_norm=False, bias=None, layer_rope_theta=None)(source)
+    config(architectures=["LlamaForCausalLM"])(source)
+    assert taken(source, tmp_path).layers == len(layers)
 
 
 def test_code_that_a_checkpoint_names_is_not_even_asked_about(

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
 
 from troth.chain.keystore import Key  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
@@ -31,11 +32,12 @@ from troth.node.loading import (  # noqa: E402
     watch_weights,
     weight_stamps,
 )
+from troth.node.model_command import app  # noqa: E402
 from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
-from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
+from troth.node.models.sources import LINKS, changed_links, note_links, usual_name  # noqa: E402
 from troth.node.models.tensor_files import raw_tensors  # noqa: E402
 from troth.node.orders.running import MarketParts, RunningNode  # noqa: E402
 from troth.node.weights_root import weights_root  # noqa: E402
@@ -108,6 +110,37 @@ def test_a_cache_of_hugging_face_is_taken_as_it_is(source: Path, tmp_path: Path)
     assert not (folder.path / WEIGHTS).is_symlink()
     again = import_model(str(repository / "snapshots" / "abc"), tmp_path / "home", "again", silent)
     assert again.architecture == folder.architecture
+
+
+@pytest.mark.parametrize(("variable", "below"), [
+    ("HF_HUB_CACHE", ""), ("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub"), ("HOME", ".cache/huggingface/hub"),
+])  # fmt: skip
+def test_a_repository_is_found_by_its_name_in_the_cache(
+    variable: str, below: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an operator knows it, who has fetched it with Hugging Face's own tools."""
+    for other in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "kept"))
+    hub = tmp_path / "kept" / below
+    hub.mkdir(parents=True)
+    cache_of(source, tmp_path).rename(hub / "models--Org--Tiny-1.5B")
+    command = ["import", "Org/Tiny-1.5B", "--home", str(tmp_path / "home"), "--json"]
+    found = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert json.loads(found.stdout)["name"] == "tiny-1.5b"
+    with pytest.raises(ModelError, match="no such file or folder: Org/Other") as raised:
+        import_model("Org/Other", tmp_path / "home", "other", silent)
+    assert "`hf download ORG/NAME`" in raised.value.remedy
+
+
+@pytest.mark.parametrize(("source_name", "name"), [
+    ("models/Qwen2.5-7B", "qwen2.5-7b"), ("Qwen2.5-7B.gguf", "qwen2.5-7b"), ("Org/Phi-3.5", "phi-3.5"),
+    ("hub/models--Org--SmolLM2-1.7B", "smollm2-1.7b"), ("hub/models--Org--SmolLM2-1.7B/snapshots/12fd", "smollm2-1.7b"),
+    ("models/tiny/", "tiny"), ("models/tiny/.", "tiny"),
+])  # fmt: skip
+def test_a_model_is_called_as_its_folder_is(source_name: str, name: str) -> None:
+    """A version is no ending: Qwen2.5-7B and Qwen2.5-14B are two models."""
+    assert usual_name(source_name) == name
 
 
 def test_of_several_snapshots_main_is_taken(source: Path, tmp_path: Path) -> None:

@@ -66,8 +66,12 @@ def _device(configuration: NodeConfiguration) -> HealthFinding:
 def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> HealthFinding:
     from troth.node.loading import require_registered
     from troth.node.models.folder import find_model
+    from troth.node.models.holding import held
+    from troth.node.models.sources import require_weights
 
-    folder = find_model(configuration.folder, configuration.model)
+    # As a start does: before anything is hashed, since a file may have any size.
+    folder = held(find_model(configuration.folder, configuration.model))
+    require_weights(folder)
     require_registered(folder, registered)
     if configuration.slice.end > registered.layers:
         raise ConfigError(
@@ -75,7 +79,7 @@ def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> Hea
             str(configuration.slice),
             f"Keep slice and segments within 0:{registered.layers}.",
         )
-    return HealthFinding("model", True, f"{folder.path} is the registered model", "")
+    return HealthFinding("model", True, f"{folder.place} is the registered model", "")
 
 
 def _port(configuration: NodeConfiguration) -> HealthFinding:

