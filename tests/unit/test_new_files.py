@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from troth.chain import new_files
 from troth.chain.new_files import create_file, replace_file
 from troth.command.rendering import describe
 from troth.transport import identity
@@ -29,7 +28,7 @@ def full_after(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
         if len(taken) > files:
             raise FULL
 
-    monkeypatch.setattr(new_files.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
 
 
 def test_a_new_file_is_private_and_never_replaces_another(tmp_path: Path) -> None:
