@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +37,20 @@ def test_the_market_is_what_is_played_by_default(monkeypatch: pytest.MonkeyPatch
     ((models, _, question, expected, named),) = played
     assert (str(models), question, expected, named) == ("/nowhere", QUESTION, "Paris", {"keep": True})
     assert CliRunner().invoke(app, ["market"]).exit_code == 2
+
+
+def test_a_second_signal_does_not_end_the_tidying_up() -> None:
+    """`timeout` sends SIGTERM to the process and to its group; a person presses Ctrl-C twice."""
+    code = (
+        "import signal; from troth.demo import command\n"
+        "command._end_as_interrupted()\n"
+        "try: signal.raise_signal(signal.SIGTERM)\n"
+        "except KeyboardInterrupt:\n"
+        "    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.raise_signal(number)\n"
+        "    print('tidied up')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "tidied up\n", "")
 
 
 def test_a_network_that_is_kept_says_how_to_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,23 @@ def _lives(number: int) -> bool:
         return False
 
 
+def test_a_signal_to_the_parents_group_leaves_the_forked_to_the_parent(tmp_path: Path) -> None:
+    """`timeout` and Ctrl-C signal a group: a parent that handles it finds its server and its programs running, and can
+    stop each and wait for it."""
+    sleeper = "import time; print('here', flush=True); time.sleep(600)"
+    parent = (
+        "import os, signal, sys, time; from pathlib import Path; from troth.testnet.processes import ProcessGroup\n"
+        "from troth.testnet import forked; forked.PRELOADED.remove('troth.testnet.preloading')\n"
+        "os.setpgid(0, 0); signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        f"child = ProcessGroup(Path({str(tmp_path)!r})).start('sleeper', [sys.executable, '-c', {sleeper!r}])\n"
+        "while not child.tail(): time.sleep(0.01)\n"
+        "os.killpg(0, signal.SIGTERM); time.sleep(0.5)\n"
+        "print(child.alive); child.stop(); print(child.process.returncode)\n"
+    )
+    done = subprocess.run(python(parent), check=False, timeout=4 * SECONDS, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", str(-signal.SIGTERM)], done.stderr
+
+
 def test_a_command_that_fails_says_its_error_as_a_user_reads_it(tmp_path: Path) -> None:
     password = tmp_path / "password"
     with pytest.raises(ProcessDied) as failed:

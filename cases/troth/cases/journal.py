@@ -79,7 +79,7 @@ class CaseJournal:
             yield self._database
         except sqlite3.Error as error:
             raise CaseStorageError(
-                "The journal of cases cannot be written", str(error), "Free the disk; restart."
+                "The journal of cases cannot be written", str(error), "Make room on the disk; no restart is needed."
             ) from error
 
     # ---- cases

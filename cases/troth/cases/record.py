@@ -85,7 +85,9 @@ class Record:
             values = (hearing, pledged.case_id, pledged.result, pledged.commitment, canonical.encode(kept))
             self._database.execute("INSERT OR IGNORE INTO pledged VALUES (?,?,?,?,?)", values)
         except (sqlite3.Error, OSError) as error:
-            raise CaseStorageError("The record of reviews cannot be written", str(error), "Free the disk.") from error
+            raise CaseStorageError(
+                "The record of reviews cannot be written", str(error), "Make room on the disk; no restart is needed."
+            ) from error
         found = self.find(hearing)
         if found is None:
             raise CaseStorageError("The record of reviews lost a line", hearing.hex(), "Check the disk.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from troth.chain.new_files import replace_file
 from troth.client.errors import ConfigurationError
 from troth.client.market_table import MarketTable, require_checksum
 from troth.overlay.attestation.errors import EvidenceMalformed
@@ -143,5 +144,4 @@ def save(path: Path, configuration: ClientConfiguration) -> None:
     if checked.trusted:
         lines.append("trusted = [" + ", ".join(f'"{text}"' for text in checked.trusted) + "]")
     lines += checked.market.lines()
-    path.touch(mode=0o600, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    replace_file(path, ("\n".join(lines) + "\n").encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import traceback
@@ -17,6 +18,10 @@ INSTALL_AGAIN = (
     "nodes, and clients that check by themselves, need the extra torch."
 )
 """What to do where a package is absent, as after a `git pull` that brought a new one."""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where nothing more can be written; it names no file."""
 
 
 class Rendered(NamedTuple):
@@ -38,6 +43,9 @@ def describe(error: BaseException) -> Rendered:
         return Rendered(kind, what, _printable(getattr(error, "value", "")), remedy, exit_code)
     if isinstance(error, OSError) and error.filename is not None:
         return _about_a_path(error)
+    if isinstance(error, OSError) and error.errno in FULL:
+        remedy = "Make room on the disk, or allow larger files, then give the command again."
+        return Rendered(kind, "The disk is full", str(error.strerror), remedy, exit_code)
     if absent := absent_package(error):
         return Rendered(kind, "A package that Troth needs is not installed", absent, INSTALL_AGAIN, exit_code)
     return Rendered(

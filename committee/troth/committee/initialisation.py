@@ -9,6 +9,7 @@ from typing import Any
 
 from troth.chain.deployment import committee_creation, estimate, submit
 from troth.chain.keystore import address_in, create_account, load_account, read_password
+from troth.chain.new_files import create_file
 from troth.committee.configuration import FILE, Bonding, load, template
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.protocol.committee import read_member, threshold
@@ -34,10 +35,9 @@ def initialise(folder: Path, wishes: MemberInitOptions, password_file: Path | No
         raise MemberConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = read_password(password_file, confirm=True, purpose="the member's keystore")
-    # The address of a chain node may hold a provider's secret.
-    file.touch(mode=0o600)
     text = template(wishes.rpc, wishes.committee, wishes.bonding, (wishes.host, wishes.port), wishes.endpoint)
-    file.write_text(text, encoding="utf-8")
+    # The address of a chain node may hold a provider's secret.
+    create_file(file, text.encode())
     try:
         configuration = load(folder)
         path = configuration.operator_keystore

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from troth.chain.new_files import create_file
 from troth.committee.corpus import FEWEST, LARGEST, Corpus, shipped
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.prompts import LONGEST, sources_of
@@ -119,8 +119,7 @@ def make_corpus(texts: Iterable[str], path: Path, plan: AskingPlan) -> dict[str,
     if len(content) > LARGEST:
         raise MemberConfigurationInvalid(f"A corpus has at most {LARGEST} bytes", len(content), "Give fewer prompts.")
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
+        create_file(path, content)
     except OSError as error:
         remedy = "Choose another --output, in a folder that there is."
         raise MemberConfigurationInvalid(f"The corpus cannot be written: {error}", path, remedy) from error

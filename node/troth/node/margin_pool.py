@@ -93,7 +93,7 @@ class MarginPool:
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise NodeStorageError(
-                "the pool of margins cannot be written", str(error), "Free the disk; restart."
+                "the pool of margins cannot be written", str(error), "Make room on the disk; no restart is needed."
             ) from error
         finally:
             if self._database.in_transaction:

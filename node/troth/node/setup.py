@@ -13,6 +13,7 @@ from troth.chain.keystore import (
     read_password,
     read_private,
 )
+from troth.chain.new_files import create_file
 from troth.node.configuration import FILE, NodeInitOptions, load, render, segment_of
 from troth.node.errors import ConfigError, ModelError
 from troth.node.home import DEFAULT_HOME
@@ -53,8 +54,7 @@ def set_up(
         segment_of(text)  # says what is wrong in words; the file's own check only shows its pattern
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     # The address of a chain node may hold a provider's secret.
-    path.touch(mode=0o600)
-    path.write_text(render(choices), encoding="utf-8")
+    create_file(path, render(choices).encode())
     try:
         configuration = load(home)
         if configuration.overlay is not None:

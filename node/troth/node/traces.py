@@ -119,7 +119,9 @@ class TraceStore:
                     self._index.execute("INSERT OR REPLACE INTO short VALUES (?, ?, ?, ?)", (*trace.place, data))
                 self._write(trace)
         except (OSError, sqlite3.Error) as error:
-            raise NodeStorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
+            raise NodeStorageError(
+                "the trace cannot be kept", str(error), "Make room on the disk; no restart is needed."
+            ) from error
         self._kept += trace.bytes - (known.bytes if known is not None else 0)
 
     def find(self, order_id: bytes, segment: int, attempt: int) -> StoredTrace | None:

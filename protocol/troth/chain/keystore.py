@@ -32,6 +32,7 @@ from troth.chain.errors import (
     RawKeyRefused,
     WrongPassword,
 )
+from troth.chain.new_files import create_file
 from troth.protocol import vrf
 from troth.protocol.typed_data import CURVE_ORDER, address_of
 from troth.protocol.types import Address, address_from_bytes
@@ -77,15 +78,11 @@ def create_private(path: Path, content: bytes) -> None:
     """Write a new file with mode 0600; raises KeystoreExists rather than replace one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        create_file(path, content)
     except FileExistsError as error:
         raise KeystoreExists(
             "A file is there already", path, "Choose another path, or move the old key away."
         ) from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 _CURVE_ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret, read_password
+from troth.chain.new_files import create_file
 from troth.chain.tokens import asset_at
 from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
@@ -81,8 +82,7 @@ def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | 
     password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
     text = template(wishes)
     # The address of a chain node may hold a provider's secret.
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
+    create_file(file, text.encode())
     try:
         load_market(folder)
         operator = operator_key(folder, plain.operator_keystore, password)

@@ -193,4 +193,12 @@ def _end_as_interrupted() -> None:
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    # `timeout` sends its signal to this process and then to its group: the second one must not end the tidying up.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is _as_interrupt:
+            signal.signal(number, _while_it_ends)
     raise KeyboardInterrupt
+
+
+def _while_it_ends(_signal: int, _frame: FrameType | None) -> None:
+    """It is ending already. No SIG_IGN: programs that are started would inherit that."""

@@ -24,7 +24,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ["troth.testnet.preloading"]
+PRELOADED = ["troth.testnet.own_group", "troth.testnet.preloading"]
 """What the server imports before its first fork."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}

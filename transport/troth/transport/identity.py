@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from troth.chain.new_files import create_file
 from troth.protocol import typed_data
 from troth.protocol.types import Address
 from troth.transport.errors import IdentityUnusable
@@ -57,11 +57,16 @@ def create_identity(folder: Path) -> TlsIdentity:
             )
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    _write_private(
+    create_file(
         key_path,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
-    certificate_path.write_bytes(_self_signed(key).public_bytes(serialization.Encoding.PEM))
+    try:
+        create_file(certificate_path, _self_signed(key).public_bytes(serialization.Encoding.PEM))
+    except OSError:
+        # A key without its certificate could neither be used nor made again.
+        key_path.unlink()
+        raise
     return load_identity(folder)
 
 
@@ -105,12 +110,6 @@ def _self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
 
 
 @dataclass(frozen=True, slots=True)

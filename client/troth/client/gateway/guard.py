@@ -6,7 +6,6 @@ here. Such a request names that site in Host, and browsers name the page in Orig
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from troth.chain.new_files import create_file
 from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import GatewayRefusal, KeyRefused, PageRefused
 
@@ -25,13 +25,11 @@ LONGEST_FILE = 256
 
 def access_key(path: Path) -> str:
     """The key in a file, which is made if there is none. ConfigurationError if others can read it, or it is no key."""
+    key = PREFIX + secrets.token_urlsafe(32)
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        create_file(path, f"{key}\n".encode())
     except FileExistsError:
         return _read(path)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        key = PREFIX + secrets.token_urlsafe(32)
-        file.write(key + "\n")
     return key
 
 

@@ -57,7 +57,7 @@ class NodeDatabase:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise NodeStorageError(
-                "the node's records cannot be written", str(error), "Free the disk, then restart."
+                "the node's records cannot be written", str(error), "Make room on the disk; no restart is needed."
             ) from error
         finally:
             if self._connection.in_transaction:

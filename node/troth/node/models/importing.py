@@ -16,10 +16,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
@@ -29,6 +29,9 @@ from troth.node.models.quantised import unpacked
 from troth.node.models.sources import cached_repository, note_links, require_sound, source_folder, wanted_files
 from troth.node.models.taking import Report, open_source
 from troth.node.models.tensor_files import require_numbers
+
+if TYPE_CHECKING:
+    import torch
 
 PLAIN_TEMPLATE = """\
 {{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}
@@ -122,9 +125,21 @@ def staged(target: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def save_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Write a model's tensors into its folder; ModelError where the disk does not take them."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), folder / "model.safetensors", {"format": "pt"})
+    except (OSError, SafetensorError) as error:
+        needed = f"{sum(tensor.nbytes for tensor in tensors.values()) / 1e9:.2g} GB"
+        remedy = f"Make room for {needed}, or name another --home; then give the command again."
+        raise ModelError(f"the tensors cannot be written: {error}", str(folder.parent), remedy) from error
+
+
 def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     import torch
-    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
     report(f"dequantising {source.name}")
@@ -136,9 +151,7 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     report(f"saving {len(state)} tensors")
-    save_file(
-        {key: value.contiguous() for key, value in state.items()}, staging / "model.safetensors", {"format": "pt"}
-    )
+    save_tensors({key: value.contiguous() for key, value in state.items()}, staging)
     config = {**_without_quantisation(model.config.to_dict()), "architectures": [type(model).__name__]}
     write_config(config, staging)
     report("saving the tokenizer")

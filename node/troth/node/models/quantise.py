@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder, open_folder
-from troth.node.models.importing import staged
+from troth.node.models.importing import save_tensors, staged
 from troth.node.models.sources import TEXT_FILES
 from troth.node.models.weights import read_tensors
 
@@ -31,11 +31,9 @@ def quantise(source: ModelFolder, target: Path, bits: int, report: Report) -> Mo
     """
     if not 2 <= bits <= 8:
         raise ModelError("bits must be from 2 to 8", bits, "Use --bits 8.")
-    from safetensors.torch import save_file
-
     with staged(target) as staging:
         tensors = {name: round_trip(tensor, bits) for name, tensor in read_tensors(source, lambda name: True)}
-        save_file(tensors, staging / "model.safetensors", {"format": "pt"})
+        save_tensors(tensors, staging)
         for name in TEXT_FILES:
             if (source.path / name).is_file():
                 shutil.copy2(source.path / name, staging / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from troth.chain.new_files import create_file
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.configuration import (
     FILE,
@@ -54,8 +55,7 @@ def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
     listen = wishes.host, wishes.port
     text = template(listen, wishes.address, wishes.metrics_port, wishes.committee, proxy=wishes.proxy)
     # The address of a chain node may hold a provider's secret.
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
+    create_file(file, text.encode())
     try:
         configuration = load(folder)
     except RelayMisconfigured:

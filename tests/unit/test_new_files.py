@@ -1,0 +1,103 @@
+"""Keys and configurations on a disk that is full: nothing half written stays, and the same command works afterwards."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from troth.chain.new_files import create_file, replace_file
+from troth.command.rendering import describe
+from troth.transport import identity
+from troth.transport.identity import create_identity, load_identity
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    """The disk takes so many files, and no more."""
+    taken: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        taken.append(descriptor)
+        if len(taken) > files:
+            raise FULL
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def test_a_new_file_is_private_and_never_replaces_another(tmp_path: Path) -> None:
+    create_file(tmp_path / "new", b"key")
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError):
+        create_file(tmp_path / "new", b"other")
+    assert (tmp_path / "new").read_bytes() == b"key"
+
+
+def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        full_after(patched, 0)
+        with pytest.raises(OSError, match="No space left") as refused:
+            create_file(tmp_path / "new", b"key")
+    assert refused.value.filename == str(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+    create_file(tmp_path / "new", b"key")
+
+
+def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "client.toml"
+    replace_file(place, b"old")
+    (tmp_path / "client.toml.writing").write_bytes(b"of a run that was killed")
+    with monkeypatch.context() as patched:
+        full_after(patched, 0)
+        with pytest.raises(OSError, match="No space left"):
+            replace_file(place, b"new")
+    assert (place.read_bytes(), list(tmp_path.iterdir())) == (b"old", [place])
+    replace_file(place, b"new")
+    assert place.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("files", [0, 1])
+def test_a_tls_identity_is_a_pair_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    with monkeypatch.context() as patched:
+        full_after(patched, files)
+        with pytest.raises(OSError, match="No space left"):
+            create_identity(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert create_identity(tmp_path) == load_identity(tmp_path)
+    assert identity.load_or_create_identity(tmp_path) == load_identity(tmp_path)
+
+
+def test_a_full_disk_that_names_no_file_is_said_in_words() -> None:
+    shown = describe(FULL)
+    assert (shown.what, shown.value) == ("The disk is full", "No space left on device")
+    assert "Make room" in shown.remedy
+
+
+@pytest.mark.slow
+def test_a_command_that_a_limit_of_files_ended_can_be_given_again(tmp_path: Path) -> None:
+    """A limit of the system's in place of a full disk: the real command, with and without it."""
+    (tmp_path / "password").write_text("word")
+    (tmp_path / "password").chmod(0o600)
+    code = (
+        "import resource, sys; from troth.command.main import main\n"
+        "limit = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+        "main(['network', 'account', sys.argv[2]])"
+    )
+    environment = os.environ | {"TROTH_PASSWORD_FILE": str(tmp_path / "password"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def account(limit: int) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", code, str(limit), str(tmp_path / "key.json")]
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, env=environment)
+
+    refused = account(100)
+    assert refused.returncode == 1
+    assert "The system refuses: File too large" in refused.stderr
+    assert str(tmp_path / "key.json") in refused.stderr
+    assert not (tmp_path / "key.json").exists()
+    assert account(100_000).returncode == 0
