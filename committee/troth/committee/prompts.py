@@ -76,6 +76,9 @@ class _Writer:
         self._chooser, self._corpus, self._longest = chooser, corpus, longest
         self._places = sorted(places, key=lambda place: len(corpus.texts[place]))
         self._lengths = [len(corpus.texts[place]) for place in self._places]
+        self._of_kind: dict[bool, list[int]] = {False: [], True: []}
+        for place in self._places:
+            self._of_kind[_is_numbered(corpus.texts[place])].append(place)
         self._taken: set[int] = set()
         self._shapes: dict[int, tuple[float, ...]] = {}
 
@@ -151,9 +154,6 @@ class _Writer:
                 break
         return min(found, key=lambda one: _apart(shape, _shape(one)), default=None)
 
-    def _is_numbered(self, place: int) -> bool:
-        return self._shape_of(place)[0] > 0
-
     def _shape_of(self, place: int) -> tuple[float, ...]:
         if place not in self._shapes:
             self._shapes[place] = _shape(self._corpus.texts[place])
@@ -172,8 +172,8 @@ class _Writer:
         Of any three texts one has a number more often than one text that is as long.
         """
         first = self._chooser.choice(self._places)
-        told, used, numbered = self._corpus.rewritten(first, self._chooser), {first}, self._is_numbered(first)
-        alike = [place for place in self._places if self._is_numbered(place) == numbered]
+        told, used = self._corpus.rewritten(first, self._chooser), {first}
+        alike = self._of_kind[_is_numbered(self._corpus.texts[first])]
         while fresh := [place for place in self._chooser.choices(alike, k=DRAWN) if place not in used]:
             place = self._corpus.akin(first, fresh)
             more = self._corpus.rewritten(place, self._chooser)
@@ -189,9 +189,13 @@ def _reach(wanted: float) -> float:
     return max(LEAST_REACH, REACH * wanted)
 
 
+def _is_numbered(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
 def _traits(text: str) -> tuple[bool, ...]:
     """Whether a text has numbers and capitals, and is a question."""
-    return any(map(str.isdigit, text)), any(map(str.isupper, text)), text.rstrip().endswith("?")
+    return _is_numbered(text), any(map(str.isupper, text)), text.rstrip().endswith("?")
 
 
 def _shape(text: str) -> tuple[float, ...]:
