@@ -157,7 +157,7 @@ async def test_what_a_scheduler_refuses(
         first_asked.cancel()
         for _ in range(2):
             with pytest.raises(TicketsNotTaken, match="being spent now"):
-                await desk.pay(payment)
+                await asyncio.wait_for(desk.pay(payment), 20)
         may_spend.set()
         assert desk._carrying is not None
         await desk._carrying
