@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -42,6 +43,7 @@ def measure() -> Iterator[Figure]:
 
 def _with_secret(size: int, secret: int) -> Iterator[tuple[str, tuple[float, int]]]:
     """What is looked at, with per cent of pairs that are told apart and their number."""
+    print(f"lists of {size} texts, secret {secret + 1} of {SECRETS}", file=sys.stderr, flush=True)
     pool = [*shipped().texts, *kept_out()]
     random.Random(f"pool {secret}").shuffle(pool)  # noqa: S311 - a reproducible measurement
     users, rest = (pool[:USERS], pool[USERS : 2 * USERS]), pool[2 * USERS :]

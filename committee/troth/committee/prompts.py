@@ -1,8 +1,9 @@
 """Prompts of challenges: seeded, of users' lengths, each written once.
 
 Texts that people typed get other names and numbers. A text that was asked in every form that it has, or that is another
-member's in each, gets the end of another. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023, figure 11):
-a text that is about as long as was drawn, or where there are too few, several about the same, one after another.
+member's in each, gets other words between two of its own, or the end of another. Lengths are those of ShareGPT's
+prompts (Kwon et al., SOSP 2023, figure 11): a text that is about as long as was drawn, or where there are too few,
+several about the same, one after another.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SAMPLED = 2_000
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
 REWRITTEN, FORMS, CHOICE, LIKEST = 4, 60, 4, 8
-"""Forms of one text that are tried: with names and numbers alone; with another text's end, of which so many are chosen
-from; and texts that are tried."""
+"""Forms of one text that are tried: with names and numbers alone; with other words, or another text's end, of which so
+many are chosen from; and texts that are tried."""
 SWAPS = (1, 2, 4)
 """How many times other words are put between two, one after the other until a text came of it."""
 QUESTION = 0.05
@@ -133,7 +134,7 @@ class _Writer:
         return None
 
     def _form(self, place: int, wanted: float, may: Callable[[str], bool]) -> str | None:
-        """A text with other names and numbers, or of some with another's end the one that looks most like it."""
+        """A text with other names and numbers, or of some with other words, or with another's end, the likest."""
         for text in (self._corpus.rewritten(place, self._chooser) for _ in range(REWRITTEN)):
             if may(text):
                 return text
