@@ -20,6 +20,7 @@ from __future__ import annotations
 import bisect
 import math
 import random
+import sys
 import zlib
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,7 @@ def _later() -> list[Figure]:
 
 def _with_secret(secret: int) -> tuple[int, dict[str, float]]:
     """Pairs, and per cent of them that are told apart in each list, in each way; and of the corpus as it was typed."""
+    print(f"lists of {len(MEMBERS)} members, secret {secret + 1} of {SECRETS}", file=sys.stderr, flush=True)
     users, texts = _halved(kept_out(), secret), _halved(shipped().texts, secret)
     told = {"the corpus as it was typed told from users by words, of pairs": across(texts, users, worded)}
     lists, pairs = [_written(Corpus.of(half), secret) for half in texts], 0

@@ -9,7 +9,9 @@ other half's, both ways round (`indistinguishable`).
 
 from __future__ import annotations
 
+import math
 import random
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 
@@ -27,32 +29,32 @@ LISTS = {250: (5, 10, 20, 40), 500: (10, 20, 40), 750: (7, 20, 40)}
 """Which lists of a corpus of each size are looked at."""
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """Per cent of pairs told apart, for each size, list and way of looking."""
-    found = [dict(_with_secret(secret)) for secret in range(SECRETS)]
-    figures = []
-    for what in found[0]:
-        told = [each[what][0] for each in found]
-        pairs = sum(each[what][1] for each in found)
-        note = f"{pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}"
-        figures.append(Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=REACH, note=note))
-    return figures
+    for size in SIZES:
+        found = [dict(_with_secret(size, secret)) for secret in range(SECRETS)]
+        for what in found[0]:
+            told = [each[what][0] for each in found]
+            pairs = sum(each[what][1] for each in found)
+            error = float(np.std(told, ddof=1)) / math.sqrt(SECRETS)
+            note = f"standard error {error:.1f}; {pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}"
+            yield Figure(what, float(np.mean(told)), "%", paper=CHANCE, reach=REACH, note=note)
 
 
-def _with_secret(secret: int) -> Iterator[tuple[str, tuple[float, int]]]:
+def _with_secret(size: int, secret: int) -> Iterator[tuple[str, tuple[float, int]]]:
     """What is looked at, with per cent of pairs that are told apart and their number."""
+    print(f"lists of {size} texts, secret {secret + 1} of {SECRETS}", file=sys.stderr, flush=True)
     pool = [*shipped().texts, *kept_out()]
     random.Random(f"pool {secret}").shuffle(pool)  # noqa: S311 - a reproducible measurement
     users, rest = (pool[:USERS], pool[USERS : 2 * USERS]), pool[2 * USERS :]
     member = MEMBERS[secret % len(MEMBERS)]
-    for size in SIZES:
-        corpora = [Corpus.of(rest[:size]), Corpus.of(rest[size : 2 * size])]
-        for way, told in _told([texts.texts for texts in corpora], users):
-            yield f"a corpus of {size} as it was typed told by {way}, of pairs", told
-        halves = [_late(corpus, member, bytes([half, secret]), LISTS[size]) for half, corpus in enumerate(corpora)]
-        for number, written in zip(LISTS[size], zip(*halves, strict=True), strict=True):
-            for way, told in _told(written, users):
-                yield f"list {number} of a corpus of {size} of the member's own told by {way}, of pairs", told
+    corpora = [Corpus.of(rest[:size]), Corpus.of(rest[size : 2 * size])]
+    for way, told in _told([texts.texts for texts in corpora], users):
+        yield f"a corpus of {size} as it was typed told by {way}, of pairs", told
+    halves = [_late(corpus, member, bytes([half, secret]), LISTS[size]) for half, corpus in enumerate(corpora)]
+    for number, written in zip(LISTS[size], zip(*halves, strict=True), strict=True):
+        for way, told in _told(written, users):
+            yield f"list {number} of a corpus of {size} of the member's own told by {way}, of pairs", told
 
 
 def _told(written: Sequence[Sequence[str]], users: Sequence[Sequence[str]]) -> Iterator[tuple[str, tuple[float, int]]]:

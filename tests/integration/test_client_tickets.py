@@ -157,7 +157,7 @@ async def test_what_a_scheduler_refuses(
         first_asked.cancel()
         for _ in range(2):
             with pytest.raises(TicketsNotTaken, match="being spent now"):
-                await desk.pay(payment)
+                await asyncio.wait_for(desk.pay(payment), 20)
         may_spend.set()
         assert desk._carrying is not None
         await desk._carrying
@@ -184,7 +184,7 @@ async def test_change_comes_back_as_smaller_tickets(tickets: TicketNetwork, tmp_
     await scene.ledger.catch_up()
     sent = await scene.stage.market.chain.transactions_sent(side.key.address)
     (bought,) = await managing.change(purse, named)
-    # 10^15 less two fees: nine of 10^14 and nine of 10^13; the rest is the carrier's.
+    # 10^15 less four fees: nine of 10^14 and nine of 10^13; the rest is the carrier's.
     assert (bought["step"], bought["signed"]) == ("bought", 18)
     assert await scene.stage.market.chain.transactions_sent(side.key.address) == sent
     listed = await managing.list_tickets(purse, named)
@@ -215,7 +215,7 @@ async def test_a_payment_that_somebody_brings_to_the_chain_without_its_consent_i
     assert (opened_["tickets"], opened_["opened"]) == (3, False)
     await tickets.scene.ledger.catch_up()
     (bought,) = await managing.change(purse, named)
-    # Three tickets less four fees: two of the same price, and nine smaller ones.
+    # Three tickets less five fees: two of the same price, and nine smaller ones.
     assert (bought["step"], bought["signed"]) == ("bought", 11)
     assert await tickets.stage.chain.balance(payer) == 0
     assert await tickets.stage.chain.balance(stranger.address) <= before

@@ -115,6 +115,10 @@ def test_other_words_stand_between_two_where_they_do_elsewhere() -> None:
     assert twice > {"Find the train to Rome", "Find  the train to Rome"}
     # Nothing else has what is between, or around it.
     assert corpus.swapped(3, chooser, 4) == texts[3]
+    # One word for two, and two for one, as often as one likes.
+    corpus = Corpus.of(["Find a train to Bonn", "Find the night train to Rome"])
+    found = {corpus.swapped(0, chooser, times) for times in (2, 3, 4) for _ in range(100)}
+    assert found == {f"Find {one} train to {city}" for one in ("a", "the night") for city in ("Bonn", "Rome")}
 
 
 def test_a_text_whose_words_were_exchanged_looks_as_it_did() -> None:
@@ -126,7 +130,10 @@ def test_a_text_whose_words_were_exchanged_looks_as_it_did() -> None:
         return sum(traits(made) - traits(text) for text, made in pairs) / len(pairs)
 
     chooser = random.Random(1)
-    ways = [partial(shipped().swapped, chooser=chooser, times=1), partial(shipped().exchanged, chooser=chooser)]
+    ways: list[Callable[[int], str | None]] = [
+        partial(shipped().swapped, chooser=chooser, times=1),
+        partial(shipped().exchanged, chooser=chooser),
+    ]
     for traits, least in ((len, 5), (lambda text: any(map(str.isdigit, text)), 0.02)):
         swapped, exchanged = (more(traits, way) for way in ways)
         assert abs(swapped) < least < exchanged, (swapped, exchanged)
@@ -140,6 +147,20 @@ def test_a_text_gets_the_end_of_another_that_has_two_of_its_words_in_a_row() -> 
     assert {re.sub(r" \d+ people$", "", str(text)) for text in found} == ends
     # Who has no beginning or end of its own would come out as the other one is.
     assert {corpus.exchanged(place, chooser) for place in (2, 3)} == {None}
+
+
+@pytest.mark.slow
+def test_texts_that_were_asked_keep_their_beginning_and_end_as_long_as_they_can() -> None:
+    """The end of another text shows: it has what this one never had."""
+    letters = [chr(97 + number // 15) + chr(97 + number % 15) for number in range(FEWEST)]
+    colours = ["red", "blue", "green", "white", "black", "brown", "grey", "pink", "gold", "teal"]
+    begun = {f"{one} a{one} b{one}": f"c{one} d{one} {one}" for one in letters}
+    texts = [f"{one} hats for {colours[at % 10]} rooms in {end}" for at, (one, end) in enumerate(begun.items())]
+    known = set[str]()
+    for number in range(4):
+        known.update(prompts_of(bytes([number]) * 32, 100, lambda text: text not in known, 46, Corpus.of(texts)))
+    found = [re.fullmatch(r"(\w+ \w+ \w+) hats for \w+ rooms in (.*)", text) for text in known]
+    assert all(match and begun[match[1]] == match[2] for match in found)
 
 
 @pytest.mark.slow
@@ -161,6 +182,16 @@ def test_a_long_prompt_is_of_texts_that_have_to_do_with_each_other() -> None:
     corpus = Corpus.of([*texts, *(f"thing{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(60))])
     assert corpus.akin(0, [1, 2, 3, 4]) == 2
     assert corpus.akin(1, [0, 3, 4]) == 3
+
+
+def test_texts_that_are_joined_have_numbers_all_or_none() -> None:
+    """Of several texts one has a number more often than of people's prompts one that is as long."""
+    letters = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(FEWEST)]
+    texts = [f"send {number} hats to {one}" for number, one in enumerate(letters)]
+    texts += [f"where is the hat of {one}" for one in letters]
+    written = [text for text in prompts_of(SEED, 60, anything, 2_000, Corpus.of(texts)) if len(text) > 60]
+    numbered = [[bool(re.search(r"send \d+", text)), "where is" in text] for text in written]
+    assert {(True, False), (False, True)} == set(map(tuple, numbered))
 
 
 def test_a_corpus_of_a_members_own_is_read_or_refused(tmp_path: Path) -> None:

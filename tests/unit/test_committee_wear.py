@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from unit.test_committee_own_corpus import OWN, SMALL, member_file
 
-from troth.committee.challenges import new_openings
+from troth.committee.challenges import MOST_PROMPTS, new_openings
 from troth.committee.configuration import MemberConfiguration
 from troth.committee.epoch_store import RECORDS, EpochStore
 from troth.committee.epochs import ExaminedList
@@ -17,7 +17,7 @@ from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.examining import examine
 from troth.committee.own_corpus import AskingPlan, make_corpus
 from troth.committee.rating_running import rating
-from troth.committee.wear import AHEAD, USES, CorpusWear, lists_of, wear_in
+from troth.committee.wear import AHEAD, USES, CorpusWear, lists_of, prompts_of_list, wear_in
 from troth.protocol.types import Hash32
 
 TEN = [f"0x{number:040x}" for number in range(1, 11)]
@@ -50,7 +50,11 @@ def test_the_list_that_nodes_tell_is_named_and_a_quarter_before_it_is_warned() -
     near = CorpusWear(1000, AHEAD * USES, 400)
     assert near.warning is not None
     assert f"from list {near.first_told} on" in near.warning
+    assert f": {AHEAD * USES * 1000:,.0f} challenges made of 1,000 texts" in near.warning
     assert "troth committee reputation corpus" in near.warning
+    # No list has more than the longest that there may be.
+    assert prompts_of_list(4, 50) == 400
+    assert prompts_of_list(4, 256) == MOST_PROMPTS
     # Twice as many texts last for twice as many lists, and a list of twice as many prompts half as long.
     assert lists_of(2000, 400) == 2 * lists_of(1000, 400) == lists_of(4000, 800)
 

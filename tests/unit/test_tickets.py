@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from py_arkworks_bls12381 import G1Point, G2Point
 from support.ticket_committee import TicketCommittee
@@ -51,7 +53,7 @@ from troth.protocol.tickets.signing import (
 )
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address
-from troth.scheduler.tabs.tickets import merged
+from troth.scheduler.tabs.tickets import merged, unsigned_of
 
 FIELD = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
 SEED = bytes(range(32))
@@ -173,6 +175,30 @@ def test_a_batch_finds_who_is_wrong(committee: TicketCommittee) -> None:
     assert invalid_among(batch, keys) == [3, 8]
     with pytest.raises(InvalidTicket):
         are_signed([SignedName(batch[0].name, batch[0].signature, (7, 0))], keys)
+
+
+def test_a_scheduler_looks_for_one_wrong_ticket_and_not_for_all(
+    committee: TicketCommittee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sends 16 wrong ones, or 64, costs it little more than one batch."""
+    secrets = ticket_secrets(SEED, 16)
+    keys = {(0, 0): committee.keys.key(0)}
+    batch = [SignedName(one.name, committee.signature(one), (0, 0)) for one in secrets]
+    assert unsigned_of(batch, keys) is None
+    for place, signature in ((0, bytes(96)), (5, batch[6].signature), (15, batch[0].signature)):
+        wrong = [*batch]
+        wrong[place] = SignedName(batch[place].name, signature, (0, 0))
+        assert unsigned_of(wrong, keys) == batch[place].name
+    looked: list[int] = []
+
+    def counted(tickets: Sequence[SignedName], known: Mapping[tuple[int, int], G2Point]) -> bool:
+        looked.append(len(tickets))
+        return are_signed(tickets, known)
+
+    monkeypatch.setattr("troth.scheduler.tabs.tickets.are_signed", counted)
+    all_wrong = [SignedName(one.name, two.signature, (0, 0)) for one, two in zip(batch, reversed(batch), strict=True)]
+    assert unsigned_of(all_wrong, keys) == batch[0].name
+    assert looked == [16, 8, 4, 2, 1]
 
 
 def test_a_member_that_signs_nonsense_is_named_and_skipped(committee: TicketCommittee) -> None:

@@ -1,4 +1,5 @@
-"""Texts that people typed, of which challenges are made: read, and written again with other names, numbers and ends.
+"""Texts that people typed, of which challenges are made: read, and written again with other names, numbers,
+words and ends.
 
 A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships, with a notice
 that says whose it is; a member may have one of its own, which nobody else can look up.

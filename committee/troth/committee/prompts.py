@@ -1,8 +1,9 @@
 """Prompts of challenges: seeded, of users' lengths, each written once.
 
 Texts that people typed get other names and numbers. A text that was asked in every form that it has, or that is another
-member's in each, gets the end of another. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023, figure 11):
-a text that is about as long as was drawn, or where there are too few, several about the same, one after another.
+member's in each, gets other words between two of its own, or the end of another. Lengths are those of ShareGPT's
+prompts (Kwon et al., SOSP 2023, figure 11): a text that is about as long as was drawn, or where there are too few,
+several about the same, one after another.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SAMPLED = 2_000
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
 REWRITTEN, FORMS, CHOICE, LIKEST = 4, 60, 4, 8
-"""Forms of one text that are tried: with names and numbers alone; with another text's end, of which so many are chosen
-from; and texts that are tried."""
+"""Forms of one text that are tried: with names and numbers alone; with other words, or another text's end, of which so
+many are chosen from; and texts that are tried."""
 SWAPS = (1, 2, 4)
 """How many times other words are put between two, one after the other until a text came of it."""
 QUESTION = 0.05
@@ -76,6 +77,9 @@ class _Writer:
         self._chooser, self._corpus, self._longest = chooser, corpus, longest
         self._places = sorted(places, key=lambda place: len(corpus.texts[place]))
         self._lengths = [len(corpus.texts[place]) for place in self._places]
+        self._of_kind: dict[bool, list[int]] = {False: [], True: []}
+        for place in self._places:
+            self._of_kind[_is_numbered(corpus.texts[place])].append(place)
         self._taken: set[int] = set()
         self._shapes: dict[int, tuple[float, ...]] = {}
 
@@ -130,7 +134,7 @@ class _Writer:
         return None
 
     def _form(self, place: int, wanted: float, may: Callable[[str], bool]) -> str | None:
-        """A text with other names and numbers, or of some with another's end the one that looks most like it."""
+        """A text with other names and numbers, or of some with other words, or with another's end, the likest."""
         for text in (self._corpus.rewritten(place, self._chooser) for _ in range(REWRITTEN)):
             if may(text):
                 return text
@@ -151,9 +155,6 @@ class _Writer:
                 break
         return min(found, key=lambda one: _apart(shape, _shape(one)), default=None)
 
-    def _is_numbered(self, place: int) -> bool:
-        return self._shape_of(place)[0] > 0
-
     def _shape_of(self, place: int) -> tuple[float, ...]:
         if place not in self._shapes:
             self._shapes[place] = _shape(self._corpus.texts[place])
@@ -172,8 +173,8 @@ class _Writer:
         Of any three texts one has a number more often than one text that is as long.
         """
         first = self._chooser.choice(self._places)
-        told, used, numbered = self._corpus.rewritten(first, self._chooser), {first}, self._is_numbered(first)
-        alike = [place for place in self._places if self._is_numbered(place) == numbered]
+        told, used = self._corpus.rewritten(first, self._chooser), {first}
+        alike = self._of_kind[_is_numbered(self._corpus.texts[first])]
         while fresh := [place for place in self._chooser.choices(alike, k=DRAWN) if place not in used]:
             place = self._corpus.akin(first, fresh)
             more = self._corpus.rewritten(place, self._chooser)
@@ -189,9 +190,13 @@ def _reach(wanted: float) -> float:
     return max(LEAST_REACH, REACH * wanted)
 
 
+def _is_numbered(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
 def _traits(text: str) -> tuple[bool, ...]:
     """Whether a text has numbers and capitals, and is a question."""
-    return any(map(str.isdigit, text)), any(map(str.isupper, text)), text.rstrip().endswith("?")
+    return _is_numbered(text), any(map(str.isupper, text)), text.rstrip().endswith("?")
 
 
 def _shape(text: str) -> tuple[float, ...]:

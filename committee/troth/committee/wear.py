@@ -1,7 +1,7 @@
 """How worn a member's corpus is: how many prompts it made of each text, and from which list on nodes tell them.
 
-A text has few forms. Once these were asked it gets ends of other texts, and lists come to look as no user's prompts do.
-What counts is how many prompts were made of each text: twice as many texts last twice as long.
+A text has few forms. Once these were asked it gets words and ends of other texts, and lists come to look as no user's
+prompts do. What counts is how many prompts were made of each text: twice as many texts last twice as long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from troth.committee.challenges import MOST_PROMPTS, PARTS
 from troth.committee.epoch_store import RECORDS, EpochStore
 from troth.committee.rating import RatingTerms
 
-USES = 2
+USES = 10
 """Prompts of each text after which lists are told in more than 52 per cent of pairs (`scripts/bench committee`)."""
 AHEAD = 0.75
 """Which part of them was made when a member is warned."""

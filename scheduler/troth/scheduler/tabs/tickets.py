@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from py_arkworks_bls12381 import G2Point
@@ -24,7 +24,7 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Tab, TabConsent
 from troth.protocol.tickets import messages
-from troth.protocol.tickets.curve import decode_key, unpadded
+from troth.protocol.tickets.curve import InvalidTicket, decode_key, unpadded
 from troth.protocol.tickets.messages import (
     PayerCall,
     PayerErrand,
@@ -34,7 +34,7 @@ from troth.protocol.tickets.messages import (
     TicketPayment,
     TicketSpending,
 )
-from troth.protocol.tickets.signing import SignedName, invalid_among
+from troth.protocol.tickets.signing import SignedName, are_signed
 from troth.protocol.types import Address
 from troth.scheduler.errors import Busy, TicketsNotTaken
 from troth.scheduler.ledger import MarketLedger
@@ -192,9 +192,9 @@ class TicketDesk:
         batch = [
             _signed_name(name, ticket, payment) for name, ticket in zip(names, payment.spending.tickets, strict=True)
         ]
-        wrong = await asyncio.to_thread(_wrong, batch, keys)
-        if wrong:
-            raise TicketsNotTaken("Members did not sign these tickets", wrong, "Leave them out, or ask members again.")
+        wrong = await asyncio.to_thread(unsigned_of, batch, keys)
+        if wrong is not None:
+            raise TicketsNotTaken("Members did not sign this ticket", wrong, "Leave it out, or ask members again.")
 
     async def _key(self, key: TicketKey) -> G2Point:
         """The registered key of this epoch or the one before; raises TicketsNotTaken for another."""
@@ -303,5 +303,21 @@ def _signed_name(name: Address, ticket: Ticket, payment: TicketPayment) -> Signe
     return SignedName(name, ticket.signature, (key.epoch, key.denomination))
 
 
-def _wrong(batch: Sequence[SignedName], keys: dict[tuple[int, int], G2Point]) -> list[Address]:
-    return [batch[place].name for place in invalid_among(batch, keys)]
+def unsigned_of(batch: Sequence[SignedName], keys: Mapping[tuple[int, int], G2Point]) -> Address | None:
+    """One of some tickets that members did not sign; None where they signed all.
+
+    Not all of them: whoever sends 64 wrong ones would have them looked for seven times as long.
+    """
+    if _are_signed(batch, keys):
+        return None
+    while len(batch) > 1:
+        half = batch[: len(batch) // 2]
+        batch = batch[len(half) :] if _are_signed(half, keys) else half
+    return batch[0].name
+
+
+def _are_signed(batch: Sequence[SignedName], keys: Mapping[tuple[int, int], G2Point]) -> bool:
+    try:
+        return are_signed(batch, keys)
+    except InvalidTicket:
+        return False
