@@ -87,7 +87,7 @@ def _alone(target: Path, report: Report) -> Iterator[None]:
 
 def _imported(source: str, target: Path, report: Report) -> ModelFolder:
     if target.is_dir():
-        report(f"{target.name} is already there")
+        report(f"{target.name} is already there and stays as it is; with --name another one comes beside it")
         return open_folder(target)
     path = Path(source).expanduser()
     if not path.exists() and (cached := cached_repository(source)) is not None:
