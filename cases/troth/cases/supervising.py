@@ -17,17 +17,26 @@ _log = logging.getLogger(__name__)
 
 
 async def watch_blocks(look: Callable[[], Awaitable[None]], courtroom: Courtroom, what: str) -> None:
-    """``look`` once for each block until cancelled; a chain that is away, or any error, is waited out."""
+    """``look`` once for each block until cancelled; a chain that is away, or any error, is waited out.
+
+    That the chain is away is said once, and once that it is there again.
+    """
+    waits = False
     while True:
         try:
             await look()
             block = (await courtroom.seen()).block
         except AWAY as error:
-            _log.warning("%s waits, the chain is away: %s", what, error)
+            if not waits:
+                _log.warning("%s waits, the chain is away: %s", what, error)
+            waits = True
             await asyncio.sleep(PAUSE)
             continue
         except Exception as error:  # noqa: BLE001 - deadlines go on whatever failed; a message may hold a prompt
             _log.error("%s failed and is tried again: %s", what, type(error).__name__)
             await asyncio.sleep(PAUSE)
             continue
+        if waits:
+            _log.info("%s goes on", what)
+        waits = False
         await courtroom.after(block, BLOCK_TIMEOUT)

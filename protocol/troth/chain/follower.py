@@ -208,6 +208,8 @@ class Follower(Generic[Folded]):
         while True:
             try:
                 await self.catch_up()
+                if self.failure is not None:
+                    _log.info("the chain is followed again")
                 self.failure = None
                 backoff = self._poll_interval
             except Exception as error:  # noqa: BLE001 -- nothing may end the following

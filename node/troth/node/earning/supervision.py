@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from troth.protocol.errors import TrothError
+
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 60.0
@@ -53,7 +55,9 @@ class Supervised:
                 await self._step()
             except Exception as error:
                 if str(error) != self.failure:
-                    log.exception("%s failed and is tried again", self.name)
+                    # An error of ours says all in its words, such as that the chain is away.
+                    trace = not isinstance(error, TrothError)
+                    log.error("%s failed and is tried again: %s", self.name, error, exc_info=trace)
                 self.failure = str(error) or type(error).__name__
                 pause = min(2 * pause, LONGEST_PAUSE)
             else:
