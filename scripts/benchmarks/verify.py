@@ -171,7 +171,8 @@ async def _compared(party: Party, count: int, rounds: int) -> list[Figure]:
             floors.append(_bare(party.products, count, kind))
     at_once = "one text" if count == 1 else f"{count} texts at once"
     shown = [_figure(f"{party.name}, {at_once}, {kind}", found) for kind, found in spent.items()]
-    return shown + [_floor(kind, found) for kind, found in bare.items()]
+    whole = statistics.median(one.inference for one in spent["cold"])
+    return shown + [_floor(kind, found, whole) for kind, found in bare.items()]
 
 
 def _bare(products: BareProducts, count: int, kind: str) -> Spent:
@@ -207,11 +208,13 @@ def _figure(name: str, spent: Sequence[Spent]) -> Figure:
     return Figure(f"one verifier over inference, {name}", statistics.median(shares), "%", PAPER, reach, note)
 
 
-def _floor(kind: str, spent: Sequence[Spent]) -> Figure:
+def _floor(kind: str, spent: Sequence[Spent], whole: float) -> Figure:
+    """`whole`: processor seconds of the inference with all that it does."""
     shares = [one.share for one in spent]
     inference, prefill, judging = (statistics.median(column) for column in zip(*spent, strict=True))
     note = f"{min(shares):.1f} to {max(shares):.1f}; inference {inference:.2f} s; prefill {prefill:.2f}; "
-    note += f"logits of the text {judging:.2f}"
+    note += f"logits of the text {judging:.2f}; over inference with all that it does "
+    note += f"{100 * (prefill + judging) / whole:.1f} %"
     return Figure(f"the same, products alone, {kind}", statistics.median(shares), "%", note=note)
 
 
