@@ -10,7 +10,7 @@ from troth.chain.errors import ChainError
 from troth.node.configuration import NodeConfiguration
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
-from troth.node.process import process_slice, process_state
+from troth.node.process import NO_PROCESS, process_slice, process_state
 from troth.protocol.types import ModelDescriptor, Segment
 from troth.transport.errors import OverlayError
 from troth.transport.health import HealthFinding
@@ -85,7 +85,8 @@ def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> Hea
 def _port(configuration: NodeConfiguration) -> HealthFinding:
     place = f"{configuration.host}:{configuration.port}"
     state = process_state(configuration)
-    if state.get("ready"):
+    reasons = [str(one) for one in state.get("reasons", [])]
+    if state.get("ready") or not any(one.startswith(NO_PROCESS) for one in reasons):
         return HealthFinding("port", True, f"this node answers on {place}", "")
     try:
         with socket.create_server((configuration.host, configuration.port)):
@@ -93,6 +94,5 @@ def _port(configuration: NodeConfiguration) -> HealthFinding:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             return HealthFinding("port", False, f"{place}: {error.strerror}", "Change listen.host or listen.port.")
-        reasons = "; ".join(state.get("reasons", []))
         fix = "If this node is starting, wait; else stop what holds the port, or change listen.port."
-        return HealthFinding("port", False, f"{place} is in use ({reasons})", fix)
+        return HealthFinding("port", False, f"{place} is in use ({'; '.join(reasons)})", fix)

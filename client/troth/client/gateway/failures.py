@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from troth.chain.errors import ChainError
-from troth.client.errors import ClientError, FeeTooHigh, ModelUnavailable, OverlayFailed, OwnModelUnusable, PromptError
+from troth.client.errors import (
+    ClientError,
+    FeeTooHigh,
+    ModelUnavailable,
+    OverlayFailed,
+    OwnModelUnusable,
+    PromptError,
+    ReceiptsUnreadable,
+)
 from troth.client.gateway.errors import (
     FailureCost,
     GatewayRefusal,
@@ -48,7 +56,7 @@ def refusal_of(error: Exception, orders: tuple[str, ...] = (), param: str | None
     if isinstance(error, ModelUnavailable):
         remedy = "Ask differently: some models take no system message, or want user and assistant in turn."
         return Unsupported(error.what, "", remedy, param=param)
-    if isinstance(error, StoreUnusable | TabBehind):
+    if isinstance(error, StoreUnusable | TabBehind | ReceiptsUnreadable):
         return NotReady(error.what, error.value, error.remedy, "gateway")
     return _hop_failed(error, orders)
 
