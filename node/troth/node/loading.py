@@ -19,7 +19,7 @@ from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.holding import held
-from troth.node.models.quantised import require_computed, unpacked
+from troth.node.models.quantised import require_computed, require_judged, unpacked
 from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_weights, stamp
 from troth.node.models.tensor_files import INDEX, raw_tensors
 from troth.node.models.texts import read_bytes
@@ -214,6 +214,8 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     from troth.node.engine.vllm.settings import EngineSettings
 
     require_computed(folder.quantisation, execution_class.dtype)
+    if not execution_class.exact:
+        require_judged(folder.quantisation, execution_class.dtype)
     layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')

@@ -106,6 +106,14 @@ def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
         raise ModelError(what, method, "Register the model with --dtype bfloat16, and serve that class.")
 
 
+def require_judged(settings: Mapping[str, Any] | None, dtype: int) -> None:
+    """Raise ModelError where no verifier could judge a tolerant class of such weights in the descriptor's dtype."""
+    if settings is not None and dtype != 0:
+        what = "a tolerant bfloat16 class is judged by float32 states, which no engine computes of quantised weights"
+        remedy = "Register an exact class (--exact, of AWQ or FP8), or take the unquantised model."
+        raise ModelError(what, str(settings.get("quant_method", "")), remedy)
+
+
 def require_named(found: Unpacked, names: Iterable[str]) -> None:
     """Raise ModelError where a layer is whole and config.json does not except it from the quantisation: its quantised
     tensors are missing.

@@ -154,4 +154,4 @@ def require_guarded(quantisation: Mapping[str, Any] | None) -> None:
     if method not in GUARDED:
         shown = f"{method or 'unnamed'} {quantisation.get('format', '')}".strip()
         what = f"weights quantised as {shown} give no exact class: vLLM has no batch-invariant kernels for them"
-        raise ConfigError(what, None, "Use AWQ, FP8 or whole weights, or serve a tolerant class.")
+        raise ConfigError(what, None, "Use AWQ, FP8 or whole weights.")
