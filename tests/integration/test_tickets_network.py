@@ -75,6 +75,12 @@ def transactions(buyer: TicketBuyer) -> int:
     return int(str(rpc(buyer.network.rpc, "eth_getTransactionCount", buyer.key.address, "latest")), 16)
 
 
+def mine(network: TicketsNetwork, blocks: int) -> None:
+    """Not all at once: a busy machine takes longer for many blocks than a call may last."""
+    for begun in range(0, blocks, MINED_AT_ONCE):
+        rpc(network.rpc, "anvil_mine", hex(min(MINED_AT_ONCE, blocks - begun)))
+
+
 def test_a_client_that_is_killed_at_each_step_of_a_purchase_pays_once_and_gets_all(buyer: TicketBuyer) -> None:
     buy = ("tickets", "buy", PRICES[1], 3, "--broadcast")
     # Written down and not paid: nothing was bought.
@@ -179,7 +185,7 @@ def test_a_client_that_is_killed_at_each_step_of_change_gets_all_of_it(buyer: Ti
     while any(one["step"] == "closed" for one in steps):
         steps = buyer.run("tickets", "change")
     last = max(one["closes_at"] - one["block"] for one in steps)
-    rpc(network.rpc, "anvil_mine", hex(max(last, 0) + 2))
+    mine(network, max(last, 0) + 2)
     killed(buyer, errand, "tickets", "change")
     killed(buyer, errand, "tickets", "change", after=True)
     steps = buyer.run("tickets", "change")
@@ -196,9 +202,7 @@ def test_a_client_that_is_killed_while_it_is_refunded_is_paid_once(buyer: Ticket
     network, refund = buyer.network, ("tickets", "refund", "--broadcast")
     buyer.buy(PRICES[1], 1)
     assert buyer.run(*refund) == []
-    for _ in range(2 * EPOCH // MINED_AT_ONCE):
-        # Not all at once: a busy machine takes longer for thousands of blocks than a call may last.
-        rpc(network.rpc, "anvil_mine", hex(MINED_AT_ONCE))
+    mine(network, 2 * EPOCH)
     wait_until(lambda: network.shown()["epoch"] >= 2, "The epoch after the next", SECONDS)
     worth = COIN.parse("0.0001ether")
     held = int(str(rpc(network.rpc, "eth_getBalance", network.tickets, "latest")), 16)
