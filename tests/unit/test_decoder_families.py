@@ -127,7 +127,7 @@ def test_what_cannot_be_served_is_refused_by_its_configuration(
     ("changed", "said"),
     [
         ({"model_type": "a-model-of-tomorrow"}, "transformers does not read config.json"),
-        ({"model_type": "gpt2"}, "no stack of layers"),
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "no stack of layers"),
         ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "these are quantised"),
         ({"hidden_size": 64}, "wrong shape"),
         ({"num_hidden_layers": LAYERS + 1}, f"layer {LAYERS} is incomplete"),
