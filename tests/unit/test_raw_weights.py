@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from troth.node import weights_root as weights_root_module
 from troth.node.errors import ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
-from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, read_rows, require_numbers, weight_files
-from troth.node.weights_root import tensor_roots, weights_root
+from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, require_numbers, weight_files
+from troth.node.weights_root import weights_root
 from troth.protocol.architecture import weights_version, with_version, without_version
 from troth.protocol.hashing import keccak256
-from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG, row_leaf, tensor_hash, tree_root
+from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 32}
 Told = dict[str, tuple[str, list[int], bytes]]
@@ -133,23 +133,16 @@ def test_where_tensors_lie_does_not_count_and_progress_tells_all_bytes(tmp_path:
     assert root(tmp_path) == before
 
 
-@pytest.mark.parametrize("block", [1, 1_000, 2_048, 5_000, 1 << 18])
-def test_a_tree_of_blocks_is_the_tree_of_all_rows(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the documented rule, whatever the numbers of rows, of blocks and of pieces."""
-    told: Told = {f"w{rows}": ("F32", [rows, 128], noise(512 * rows)) for rows in (*range(1, 18), 31, 32, 33, 100)}
-    write(tmp_path / "model.safetensors", {**told, "s": ("F32", [], bytes(4)), "none": ("F32", [0, 4], b"")})
-    monkeypatch.setattr(weights_root_module, "BLOCK", block)
-    monkeypatch.setattr(weights_root_module, "PIECE", 8_192)
-    seen: list[int] = []
-    tensors = raw_tensors(tmp_path)
-    found = tensor_roots(tensors, seen.append, threads=3)
-    assert sum(seen) == sum(tensor.length for tensor in tensors)
-    assert (len(seen) > len(tensors)) == (block < 1 << 18)
-    for tensor in tensors:
-        rows = [bytes(read_rows(tensor, place, place + 1)) for place in range(tensor.rows)]
-        leaves = [row_leaf(tensor.name, place, row) for place, row in enumerate(rows)]
-        expected = tensor_hash(tensor.name, tensor.dtype, tensor.shape, len(rows), tree_root(leaves))
-        assert found[tensor.name] == expected, tensor.name
+def test_threads_take_quick_turns_while_weights_are_hashed_and_no_longer(tmp_path: Path) -> None:
+    write(tmp_path / "model.safetensors", {"w": ("F32", [2, 512], noise(4096))})
+    before, during = sys.getswitchinterval(), list[float]()
+    weights_root(raw_tensors(tmp_path), None, lambda _size: during.append(sys.getswitchinterval()))
+    assert during
+    assert max(during) < 1e-4 < before
+    assert sys.getswitchinterval() == before
+    with pytest.raises(ZeroDivisionError):
+        weights_root(raw_tensors(tmp_path), None, lambda _size: 1 // 0)
+    assert sys.getswitchinterval() == before
 
 
 def made_folder(path: Path, tensors: Told, **config: Any) -> ModelFolder:

@@ -18,9 +18,11 @@ trace tree. A vector is one row.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,26 +30,20 @@ import sha3
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
-from troth.node.models.tensor_files import PIECE, RawTensor, opened_rows, read_rows
+from troth.node.models.tensor_files import RawTensor, pieces, read_rows
 from troth.protocol.architecture import canonical_json
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
-from troth.protocol.weight_rows import EMPTY, ROW_TAG, model_hash, tensor_hash, tree_root
+from troth.protocol.weight_rows import ROW_TAG, model_hash, tensor_hash, tree_root
 
 ROW_TAG_1 = keccak256(b"troth/weight-row/1")
 TENSOR_TAG_1 = keccak256(b"troth/weight-tensor/1")
 WEIGHTS_TAG_1 = keccak256(b"troth/weights/1")
 THREADS = 2
-BLOCK = 1 << 18
-"""Bytes of rows that are read at a time, and whose part of the tree is built at once. What was read is still in the
-processor's own cache when it is hashed. And no thread has the interpreter for longer than a tree of so few rows takes:
-one that built a whole tensor's would keep the others waiting, who need it between two rows."""
-SHARES = 4
-"""Pieces for each thread that the rest is cut into, towards the end: so all threads end at about one time."""
+TURN_SECONDS = 5e-6
+"""A quarter of what the hash of a row of 8 kB takes."""
 
 Progress = Callable[[int], None]
-Piece = tuple[RawTensor, int, int]
-"""Rows of a tensor, first and end."""
 
 
 def weights_root(
@@ -58,7 +54,7 @@ def weights_root(
 ) -> Hash32:
     """Version 2 over all tensors of a model, of names that are all different; `progress` is told bytes.
 
-    Memory is bounded: 32 bytes a block of one tensor, and some blocks of the files at a time.
+    Memory is bounded: 32 bytes a row of one tensor, and some pieces of the files at a time.
     """
     roots = tensor_roots(tensors, progress, threads)
     tree = tree_root([roots[name] for name in sorted(roots)])
@@ -70,15 +66,27 @@ def tensor_roots(
 ) -> dict[str, bytes]:
     """Version 2's root of each tensor by its name."""
     roots: dict[str, bytes] = {}
-    blocks: list[bytes] = []
-    with ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
-        for (tensor, first, end), found in _in_turn(pool, _pieces(tensors, SHARES * threads), 2 * threads):
-            blocks.extend(found)
-            progress((end - first) * tensor.row_bytes)
-            if end == tensor.rows:
+    leaves: list[bytes] = []
+    with _quick_turns(), ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
+        for tensor, found in _in_turn(pool, tensors, 2 * threads):
+            leaves.extend(found)
+            progress(len(found) * tensor.row_bytes)
+            if len(leaves) == tensor.rows:
                 # Meanwhile the threads are at the next tensor.
-                roots[tensor.name], blocks = _root_of_blocks(tensor, blocks), []
+                roots[tensor.name], leaves = tensor_root(tensor, leaves), []
     return roots
+
+
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Threads that hash rows need the interpreter for a moment between two of them; who builds a tree, hash by hash,
+    would keep it from both for milliseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def settings_hash(quantisation: Mapping[str, Any] | None) -> bytes:
@@ -86,75 +94,37 @@ def settings_hash(quantisation: Mapping[str, Any] | None) -> bytes:
     return keccak256(b"" if quantisation is None else canonical_json(quantisation))
 
 
-def _pieces(tensors: Sequence[RawTensor], shares: int) -> Iterator[Piece]:
-    """All tensors in order, in pieces of whole blocks, of which the last ones are a share of what is left."""
-    left = sum(tensor.length for tensor in tensors)
+def _in_turn(
+    pool: ThreadPoolExecutor, tensors: Sequence[RawTensor], ahead: int
+) -> Iterator[tuple[RawTensor, list[bytes]]]:
+    """Leaves of pieces of all tensors in order, of which `ahead` are under way at a time."""
+    waiting: deque[tuple[RawTensor, Future[list[bytes]]]] = deque()
     for tensor in tensors:
-        size, first = _block_rows(tensor), 0
-        while first < tensor.rows:
-            count = max(1, min(PIECE, left // shares) // max(1, size * tensor.row_bytes))
-            end = min(first + count * size, tensor.rows)
-            yield tensor, first, end
-            left -= (end - first) * tensor.row_bytes
-            first = end
-
-
-def _in_turn(pool: ThreadPoolExecutor, given: Iterable[Piece], ahead: int) -> Iterator[tuple[Piece, list[bytes]]]:
-    """What comes of all pieces in order, of which `ahead` are under way at a time."""
-    waiting: deque[tuple[Piece, Future[list[bytes]]]] = deque()
-    for piece in given:
-        waiting.append((piece, pool.submit(_block_roots, *piece)))
-        if len(waiting) >= ahead:
-            done, future = waiting.popleft()
-            yield done, future.result()
+        for first, end in pieces(tensor):
+            waiting.append((tensor, pool.submit(row_leaves, tensor, first, end)))
+            if len(waiting) >= ahead:
+                done, future = waiting.popleft()
+                yield done, future.result()
     for done, future in waiting:
         yield done, future.result()
 
 
-def _block_rows(tensor: RawTensor) -> int:
-    """Rows of a block: a power of two, no more than the tensor's tree has leaves."""
-    rows = BLOCK // max(1, tensor.row_bytes)
-    return min(1 << max(0, rows.bit_length() - 1), 1 << (tensor.rows - 1).bit_length())
-
-
-def _block_roots(tensor: RawTensor, first: int, end: int) -> list[bytes]:
-    """The trees of blocks of rows; one that the tensor's last rows do not fill is padded as all trees are."""
-    size, begun, roots = _block_rows(tensor), _begun(tensor), []
-    with opened_rows(tensor) as read:
-        for start in range(first, end, size):
-            stop = min(start + size, end)
-            leaves = _leaves(begun, start, read(start, stop), tensor.row_bytes, stop - start)
-            roots.append(tree_root([*leaves, *[EMPTY] * (size - len(leaves))]))
-    return roots
-
-
-def _root_of_blocks(tensor: RawTensor, blocks: Sequence[bytes]) -> bytes:
-    """A tensor's root by the trees of its blocks."""
-    empty = tree_root([EMPTY] * _block_rows(tensor))
-    tree = tree_root([*blocks, *[empty] * ((1 << (len(blocks) - 1).bit_length()) - len(blocks))])
-    return tensor_hash(tensor.name, tensor.dtype, tensor.shape, tensor.rows, tree)
-
-
 def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
-    """The leaves of some rows."""
-    return _leaves(_begun(tensor), first, read_rows(tensor, first, end), tensor.row_bytes, end - first)
-
-
-def _begun(tensor: RawTensor) -> Any:
-    """What all rows of a tensor begin with, hashed once."""
-    return sha3.keccak_256(ROW_TAG + keccak256(tensor.name.encode()))
-
-
-def _leaves(begun: Any, first: int, data: memoryview, size: int, count: int) -> list[bytes]:
-    """Of so many rows of `size` bytes, from row `first` on. Hashing a row of 2 kB and more lets other threads run."""
-    leaves = []
-    for place in range(count):
-        # Not joined before, so that a row is not copied.
+    """The leaves of some rows. Hashing a row of 2 kB and more lets other threads run."""
+    begun, size = sha3.keccak_256(ROW_TAG + keccak256(tensor.name.encode())), tensor.row_bytes
+    data, leaves = read_rows(tensor, first, end), []
+    for row in range(end - first):
+        # Not joined before: a row is not copied, and what all rows begin with is hashed once.
         leaf = begun.copy()
-        leaf.update((first + place).to_bytes(4, "big"))
-        leaf.update(data[place * size : (place + 1) * size])
+        leaf.update((first + row).to_bytes(4, "big"))
+        leaf.update(data[row * size : (row + 1) * size])
         leaves.append(leaf.digest())
     return leaves
+
+
+def tensor_root(tensor: RawTensor, leaves: Sequence[bytes]) -> bytes:
+    """Version 2's root of one tensor by the leaves of all its rows."""
+    return tensor_hash(tensor.name, tensor.dtype, tensor.shape, len(leaves), tree_root(leaves))
 
 
 def number_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:

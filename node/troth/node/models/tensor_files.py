@@ -12,7 +12,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,29 +186,17 @@ def pieces(tensor: RawTensor) -> Iterator[tuple[int, int]]:
 _kept = threading.local()
 
 
-@contextmanager
-def opened_rows(tensor: RawTensor) -> Iterator[Callable[[int, int], memoryview]]:
-    """A function that gives the bytes of some rows, first and end, until this thread reads the next; it raises
-    ModelError where the file has become shorter."""
-
-    def read(first: int, end: int) -> memoryview:
-        size = (end - first) * tensor.row_bytes
-        if len(getattr(_kept, "room", ())) <= size:
-            # Kept, since memory that is new costs as much as a tenth of the hashing.
-            _kept.room = bytearray(max(size + 1, PIECE))
-        data = memoryview(_kept.room)[:size]
-        if os.preadv(file.fileno(), [data], tensor.start + first * tensor.row_bytes) != size:
-            raise ModelError("a file was cut while it was read", tensor.path.name, REMEDY)
-        return data
-
-    with tensor.path.open("rb", buffering=0) as file:
-        yield read
-
-
 def read_rows(tensor: RawTensor, first: int, end: int) -> memoryview:
     """The bytes of some rows, until this thread reads the next; raises ModelError where the file has become shorter."""
-    with opened_rows(tensor) as read:
-        return read(first, end)
+    size = (end - first) * tensor.row_bytes
+    if len(getattr(_kept, "room", ())) <= size:
+        # Kept, since memory that is new costs as much as a tenth of the hashing.
+        _kept.room = bytearray(max(size + 1, PIECE))
+    data = memoryview(_kept.room)[:size]
+    with tensor.path.open("rb", buffering=0) as file:
+        if os.preadv(file.fileno(), [data], tensor.start + first * tensor.row_bytes) != size:
+            raise ModelError("a file was cut while it was read", tensor.path.name, REMEDY)
+    return data
 
 
 def _above(bits: int, largest: int) -> Callable[[memoryview], bool]:
