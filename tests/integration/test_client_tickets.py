@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from troth.client.errors import SchedulerRefused, TicketsUnusable
 from troth.client.home import Home
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened
-from troth.client.tickets import managing
+from troth.client.tickets import managing, session
 from troth.client.tickets.payments import TicketPayments
 from troth.client.tickets.session import ticket_session
 from troth.client.tickets.store import TicketStore
@@ -313,6 +314,30 @@ async def test_a_scheduler_that_lies_about_change_gets_no_more_than_its_fee(
     monkeypatch.setattr(desk, "carry", carry)
     collected = await managing.collect(purse, named)
     assert (collected["signed"], collected["unpaid"]) == (18, 0)
+
+
+async def test_who_buys_waits_for_members_that_want_blocks_after_it(
+    tickets: TicketNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, asked, plain = await tickets.client(tmp_path / "home"), count(), session.signed_tickets
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+
+    async def later(*given: Any) -> Any:
+        if next(asked) < 2:
+            raise TicketsUnusable("0 members signed, 3 are needed", None, "Ask again.")
+        return await plain(*given)
+
+    monkeypatch.setattr(session, "signed_tickets", later)
+    monkeypatch.setattr(session, "ASKED_EVERY", 0.01)
+    bought = await managing.buy(purse, named, "100000gwei", 2, broadcast=True)
+    assert (bought["signed"], bought["waiting"]) == (2, [])
+    monkeypatch.setattr(session, "SIGNING_SECONDS", 0.0)
+    asked = count()
+    bought = await managing.buy(purse, named, "100000gwei", 1, broadcast=True)
+    assert bought["signed"] == 0
+    assert "0 members signed" in bought["waiting"][0]
+    collected = [(await managing.collect(purse, named))["signed"] for _ in range(2)]
+    assert collected == [0, 1]
 
 
 async def test_a_payment_that_was_cut_off_is_finished_word_for_word(tickets: TicketNetwork, tmp_path: Path) -> None:

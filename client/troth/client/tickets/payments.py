@@ -209,7 +209,7 @@ class TicketPayments:
         # What buys no ticket is the carrier's; what is more stays with the payer, for the next change.
         left = rest - cost if rest - cost - fees < self.own.rules.prices[0] else fees
         await self._errand(payment, (*first, *self._purchases(bought, cost)), left, calls)
-        return told | {"step": "bought", "cost": self.own.asset.show(cost)} | await self.own.collect()
+        return told | {"step": "bought", "cost": self.own.asset.show(cost)} | await self.own.collect_in_time()
 
     async def _refunded(
         self, payment: Payment, own: OwnPurchase, lost: Sequence[LostTicket], fee: int, calls: Calls

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,6 +42,8 @@ from troth.protocol.tickets.purchases import (
 from troth.protocol.types import ZERO_HASH, Address, to_address
 
 SEED_TAG = b"troth/client/tickets/1"
+SIGNING_SECONDS, ASKED_EVERY = 90.0, 2.0
+"""For how long members are asked after a purchase, and how often: they sign it some blocks after it."""
 
 
 @dataclass
@@ -94,7 +98,7 @@ class TicketSession:
         if not broadcast:
             self.store.drop_purchase(own.number)
             return done
-        return done | await self.collect()
+        return done | await self.collect_in_time()
 
     def prepared(self, buyer: Address, epoch: int, denomination: int, count: int) -> OwnPurchase:
         self.ticket_key()
@@ -134,6 +138,16 @@ class TicketSession:
             except TicketsUnusable as error:
                 waiting.append(f"purchase {own.number}: {error.what} ({error.value})")
         return {"signed": collected, "unpaid": unpaid, "waiting": waiting, "signed_nonsense": sorted(liars)}
+
+    async def collect_in_time(self) -> dict[str, Any]:
+        """The same, asking again while members wait for the blocks that they want after a purchase."""
+        began, collected = time.monotonic(), 0
+        while True:
+            done = await self.collect()
+            collected += done["signed"]
+            if not done["waiting"] or time.monotonic() - began > SIGNING_SECONDS:
+                return done | {"signed": collected}
+            await asyncio.sleep(ASKED_EVERY)
 
     async def _signed(self, own: OwnPurchase) -> tuple[Address, ...]:
         membership = await self.membership()
