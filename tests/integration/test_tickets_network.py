@@ -88,6 +88,7 @@ def test_a_client_that_is_killed_at_each_step_of_a_purchase_pays_once_and_gets_a
     assert transactions(buyer) == 0
     # Paid, and nobody has signed; members have signed, and it is not written.
     killed(buyer, f"{SESSION}:carry_out", *buy, after=True)
+    mine(buyer.network, 2)  # members want one block after a purchase
     killed(buyer, "troth.client.tickets.store:TicketStore.add_tickets", "tickets", "collect")
     assert listed(buyer)[0]["0.001 ether"] == 0
     # Written, and not told.
