@@ -157,9 +157,9 @@ async def test_they_hide_no_cheat(folder: ModelFolder, engine: Engine, rules: Ex
     quantise_weights(cheat, 8)
     claimed, token = node_run(cheat, tokens, SEEDS[0])
     assert (await judged(engine, rules, tokens, token, claimed, SEEDS[0])).refused
-    rounded_weights(slow, partial(rounded, bits=8), every=3)
+    rounded_weights(slow, partial(rounded, bits=8), every=2)
     tokens = list(tokens_of(folder, TEXT))
     found = await judged(engine, rules, tokens, *reversed(node_run(slow, tokens, SEEDS[0])), SEEDS[0])
-    assert found.refused
-    assert found.states.by_rows < 1 < found.states.excess, "which long windows alone show"
+    assert found.refused, "by long windows, which need the other attention"
+    assert found.states.excess > 1
     assert (await judged(engine, rules, REPEATED, token, claimed[: len(REPEATED)], SEEDS[0])).for_a_court
