@@ -1,9 +1,10 @@
 """Requests of vLLM whose entering rows have their last bits changed, as a verifier's third look asks for.
 
 Such a request runs beside all others. In each step its own rows are changed before the first layer, and no other's:
-the node goes on writing texts meanwhile. A step that reads a prompt is never a captured graph, so that what stands here
-runs. Keys and values that come from changed rows belong to nobody else's prompt: `core.Core.run` gives such a request a
-cache of its own name.
+the node goes on writing texts meanwhile. A step that reads several positions of a prompt is never a captured graph, so
+that what stands here runs; the node counts what was changed, and takes nothing of which a part was not. Keys and
+values that come from changed rows belong to nobody else's prompt: `core.Core.run` gives such a request a cache of its
+own name.
 """
 
 from __future__ import annotations
