@@ -14,6 +14,8 @@ from troth.node.engine.vllm import installing
 from troth.node.engine.vllm import installing as pins
 from troth.node.engine.vllm.installing import BROKEN_BESIDE_CPU, FILE, PACKAGES, TORCH, found, install, pinned, unmet
 from troth.node.errors import ConfigError
+from troth.node.models.descriptor import describe
+from troth.node.models.folder import open_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 Versions = dict[str, str]
@@ -147,3 +149,13 @@ def test_an_installation_that_pip_left_unfinished_is_told(environment: Made, mon
     )
     with pytest.raises(ConfigError, match="not whole"):
         list(install("vllm", "cpu"))
+
+
+@pytest.mark.torch
+def test_the_model_of_the_trial_is_one_that_nodes_open(tmp_path: Path) -> None:
+    """What every engine reads of a folder is there; vLLM itself runs it where it is installed."""
+    pytest.importorskip("torch")
+    from troth.node.engine.vllm.trial import SHAPE, write_model
+
+    write_model(tmp_path)
+    assert describe(open_folder(tmp_path), 1).vocabulary == SHAPE["vocab_size"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from troth.node.engine.probe import PROBED, probe
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
-from troth.node.models.folder import ModelFolder
+from troth.node.models.folder import open_folder
 
 BFLOAT16 = 1
 SHAPE = {
@@ -34,7 +34,7 @@ async def trial(device: str) -> str:
         path = Path(made)
         write_model(path)
         settings = EngineSettings(path, BFLOAT16, device, positions=PROBED, cache_bytes=1 << 27, threads=1)
-        engine = VllmEngine(ModelFolder(path), settings)
+        engine = VllmEngine(open_folder(path), settings)
         try:
             return await probe(engine)
         finally:
@@ -42,12 +42,17 @@ async def trial(device: str) -> str:
 
 
 def write_model(path: Path) -> None:
-    """A Llama of two layers."""
+    """A Llama of two layers, with a tokenizer of numbers."""
     import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(1)
     LlamaForCausalLM(LlamaConfig(**SHAPE)).to(torch.bfloat16).save_pretrained(path)
+    Tokenizer(WordLevel({str(number): number for number in range(SHAPE["vocab_size"])})).save(
+        str(path / "tokenizer.json")
+    )
 
 
 def main() -> None:
