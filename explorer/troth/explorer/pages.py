@@ -173,7 +173,7 @@ class _Served:
             return self._told(error, 503, path)
 
     def reasons(self) -> list[str]:
-        """Why the pages are not to be relied on now; empty if they are. A finding is none: pages are there to show it."""
+        """Why the pages are not to be relied on now; empty if they are. A finding is none: pages show it."""
         try:
             if self._site is None:
                 self._site = self._open()
