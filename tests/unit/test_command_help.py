@@ -90,6 +90,33 @@ def test_the_root_says_how_commands_exit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(part in said for part in ("0 done", "2 wrong usage", "130 interrupted", "until --broadcast"))
 
 
+SERVED = (
+    *("audit watch", "case carry", "client serve", "committee start", "explorer serve", "node page", "node run"),
+    *("node serve", "node start", "relay start", "scheduler run", "scheduler start"),
+)
+"""What runs until it is stopped: units and containers set its options by variables."""
+ANYWHERE = {
+    *("--bank", "--broadcast", "--factory", "--home", "--import-key", "--json", "--keystore", "--log-level"),
+    *("--network", "--owner-keystore", "--owner-password-file", "--password-file", "--rpc", "--start-block"),
+}
+"""Options that say where things are and who pays: the same for many calls."""
+OTHERWISE = {("network create", "--factory")}
+"""There the factory is one that a new network is built on, and not the deployment that a shell works with."""
+
+
+def test_each_option_that_outlasts_a_call_has_a_variable_and_help_names_it() -> None:
+    """The rule of docs/how-to/services.md#variables."""
+    options = [(path, one) for path, command in LEAVES.items() for one in command.params if one.opts[0][:2] == "--"]
+    lacking = {
+        (path, one.opts[0])
+        for path, one in options
+        if not one.envvar and (path in SERVED or one.opts[0] in ANYWHERE) and one.opts[0] != "--help"
+    }
+    assert lacking == OTHERWISE
+    assert {path for path, _ in options} >= set(SERVED)
+    assert all(re.fullmatch("TROTH_[A-Z_]+", one.envvar) for _, one in options if one.envvar)
+
+
 def has(command: Any, option: str) -> bool:
     return any(option in one.opts for one in command.params)
 

@@ -36,20 +36,43 @@ def watch(
     ] = DEFAULT_HOME,
     evidence: Annotated[
         Path | None,
-        typer.Option("--evidence", exists=True, file_okay=False, help="Folder where evidence is handed in."),
+        typer.Option(
+            "--evidence",
+            envvar="TROTH_EVIDENCE",
+            exists=True,
+            file_okay=False,
+            help="Folder where evidence is handed in.",
+        ),
     ] = None,
     promises: Annotated[
         Path | None,
-        typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
+        typer.Option(
+            "--promises",
+            envvar="TROTH_PROMISES",
+            exists=True,
+            dir_okay=False,
+            help="Promises of inclusion, in JSON lines.",
+        ),
     ] = None,
-    act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
+    act: Annotated[
+        bool, typer.Option("--act", envvar="TROTH_ACT", help="Convict, and bring rejections: needs --keystore.")
+    ] = False,
     most_bond: Annotated[
-        str, typer.Option("--most-bond", help=f"Most that is put up for a case; none: nothing is. {AMOUNT}")
+        str,
+        typer.Option(
+            "--most-bond",
+            envvar="TROTH_MOST_BOND",
+            help=f"Most that is put up for a case; none: nothing is. {AMOUNT}",
+        ),
     ] = "",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 15.0,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="TROTH_ONCE", help="Look once and leave with the exit code.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", envvar="TROTH_INTERVAL", min=0.1, help="Seconds between two looks.")
+    ] = 15.0,
     check: Annotated[
         list[str] | None,
         typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated."),
