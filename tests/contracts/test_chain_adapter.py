@@ -100,6 +100,14 @@ async def test_empty_account_is_told_to_get_ether(deployed: Any) -> None:
     assert caught.value.remedy == f"Send 1 ether, and some coins for gas, to {poor.address}."
 
 
+async def test_an_account_without_gas_is_told_so_where_only_sending_shows_it(deployed: Any) -> None:
+    poor = Key.generate()
+    with pytest.raises(ChainRejected) as caught:
+        await deployed.market.execute(withdraw(deployed.market, poor.address), poor, gas=200_000)
+    assert caught.value.name == "InsufficientFunds"
+    assert caught.value.remedy == f"Send coins for gas to {poor.address}."
+
+
 async def test_simulation_sends_nothing(deployed: Any) -> None:
     client = deployed.anvil.keys[1]
     head = await deployed.market.chain.block_number()

@@ -128,7 +128,7 @@ def test_who_waits_for_a_node_that_hangs_is_told_so(
     ended = troth(*command.split(), TROTH_RPC=hanging, TROTH_CHAIN_TIMEOUT="4", **home)
     assert ended.returncode in {1, 3}, ended.stderr
     assert "waiting for the chain node http://127.0.0.1:" in ended.stderr
-    assert "at most 4 s in all (--chain-timeout)" in ended.stderr
+    assert "at most 4 s for each answer (--chain-timeout)" in ended.stderr
     assert "did not answer eth_" in ended.stdout + ended.stderr
     assert "secret" not in ended.stdout + ended.stderr
 

@@ -213,7 +213,7 @@ async def test_who_waits_is_told_once_and_the_end_has_one_limit(
             assert "--chain-timeout" in caught.value.remedy
         assert len(asked) <= 2, "the limit ends a request, whatever one answer may take"
         assert [one.getMessage() for one in caplog.records if one.name == waiting.__name__] == [
-            f"waiting for the chain node {client.place}, at most 0.5 s in all (--chain-timeout)"
+            f"waiting for the chain node {client.place}, at most 0.5 s for each answer (--chain-timeout)"
         ]
 
 

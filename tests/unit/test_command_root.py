@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import resource
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from troth.command import plugins
 from troth.command.main import main
-from troth.command.rendering import describe, show_error
+from troth.command.rendering import UNKNOWN, describe, show_error
 
 RUN = "from troth.command.main import main; main()"
 
@@ -244,3 +247,14 @@ def test_an_error_of_no_package_is_named_with_its_kind() -> None:
     rendered = describe(ZeroDivisionError("division by zero"))
     assert "ZeroDivisionError" in rendered.value
     assert "--debug" in rendered.remedy
+
+
+def test_a_database_that_cannot_be_written_is_no_unknown_error(tmp_path: Path) -> None:
+    """On a file system that is read-only SQLite says "disk I/O error", and no file."""
+    with pytest.raises(sqlite3.OperationalError) as raised, closing(sqlite3.connect(tmp_path)):
+        pass
+    rendered = describe(raised.value)
+    assert rendered.what == "A database of the home folder cannot be used"
+    assert rendered.value == "unable to open database file (SQLITE_CANTOPEN)"
+    assert "--home can be written" in rendered.remedy
+    assert describe(sqlite3.OperationalError("no such table: x")).what == UNKNOWN

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -333,6 +334,25 @@ def test_an_index_of_another_deployment_or_version_is_refused(tmp_path: Path) ->
     assert "Reading the chain" in answer.text
     assert 'href="static/explorer.css"' in answer.text, "links are relative: the pages may lie below any path"
     assert web.get("/livez").status_code == 200
+    unready = web.get("/readyz")
+    assert unready.status_code == 503
+    assert "Wait until the reader made it." in str(unready.json()["reasons"])
+
+
+def test_readiness_says_why_the_pages_are_not_to_be_relied_on(tmp_path: Path) -> None:
+    home_of(tmp_path)
+    index = ExplorerIndex.open(tmp_path / INDEX_FILE, DOMAIN.chain_id, PLACE)
+    web = TestClient(application(lambda: Site.open(tmp_path / INDEX_FILE)))
+    index.database.execute("UPDATE progress SET seen=?", (time.time(),))
+    assert (web.get("/readyz").status_code, web.get("/readyz").json()) == (200, {"ready": True, "reasons": []})
+    index.database.execute("UPDATE results SET violations=2")
+    assert web.get("/readyz").status_code == 200, "a finding is what the pages are there for"
+    index.troubled("the chain node does not answer")
+    index.database.execute("UPDATE progress SET audited=-1")
+    answer = web.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"ready": False, "reasons": ["no audit has ended yet", "the chain node does not answer"]}
+    index.close()
 
 
 def test_pages_of_no_name_are_refused(site: Site) -> None:

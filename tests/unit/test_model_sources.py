@@ -145,12 +145,46 @@ def test_a_model_is_called_as_its_folder_is(source_name: str, name: str) -> None
 
 def test_of_several_snapshots_main_is_taken(source: Path, tmp_path: Path) -> None:
     repository = cache_of(source, tmp_path, ("abc", "def"))
-    with pytest.raises(ModelError, match="not one snapshot of this model: 2"):
+    with pytest.raises(ModelError, match=r"not one snapshot of this model: 2 \(abc, def\), and main is none"):
         taken(repository, tmp_path)
     (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("012")
+    with pytest.raises(ModelError, match=r"2 \(abc, def\), and main is 012"):
+        taken(repository, tmp_path)
     (repository / "refs" / "main").write_text("def")
     (repository / "snapshots" / "abc" / WEIGHTS).unlink()
     assert taken(repository, tmp_path).weight_files
+
+
+@pytest.mark.parametrize("linked", [True, False], ids=["dangling", "no link yet"])
+def test_a_download_that_is_not_finished_is_called_so(linked: bool, source: Path, tmp_path: Path) -> None:
+    repository = cache_of(source, tmp_path)
+    link = repository / "snapshots" / "abc" / WEIGHTS
+    blob = link.resolve()
+    if not linked:
+        link.unlink()
+    blob.rename(blob.with_suffix(".incomplete"))
+    said: list[str] = []
+    with pytest.raises(ModelError, match="not finished: a file is missing") as raised:
+        import_model(str(repository), tmp_path / "home", "tiny", said.append)
+    assert str(raised.value.value).startswith(f"{WEIGHTS if linked else '*.safetensors'} in {link.parent}, and 1 of ")
+    assert raised.value.remedy == "Run: hf download org/tiny; then import it again."
+    assert said == [], "nothing was taken before"
+    blob.with_suffix(".incomplete").rename(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match="a file of the model is missing"):
+        taken(repository, tmp_path)
+
+
+def test_an_unfinished_download_of_another_revision_is_in_nobody_s_way(source: Path, tmp_path: Path) -> None:
+    repository = cache_of(source, tmp_path)
+    (repository / "blobs" / ("f" * 40 + ".incomplete")).touch()
+    assert taken(repository, tmp_path).weight_files
+
+
+def test_a_folder_without_weights_is_named_as_it_was_given(source: Path, tmp_path: Path) -> None:
+    (source / WEIGHTS).unlink()
+    with pytest.raises(ModelError, match=rf"missing: \*\.safetensors in {source}"):
+        taken(source, tmp_path)
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, TOKENIZER])

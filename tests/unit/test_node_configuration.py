@@ -168,3 +168,23 @@ def test_init_imports_a_key_once_and_never_replaces_anything(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="configured already"):
         set_up(home, CHOICES, tmp_path / "key.json", password)
     assert (home / FILE).read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "tunnel", "told"),
+    [
+        ("https://127.0.0.1:9443", "", None),
+        ("https://node.example.org:9444", "", "port 9444 of the endpoint has to lead to 127.0.0.1:9443"),
+        ("https://node.example.org", "", "port 443 of"),
+        ("https://lent.example.org:20000", "0x" + "33" * 20, None),
+    ],
+)
+def test_init_says_what_has_to_lead_to_the_port_it_listens_on(
+    tmp_path: Path, endpoint: str, tunnel: str, told: str | None
+) -> None:
+    password = tmp_path / "password"
+    password.touch(mode=0o600)
+    password.write_text("secret\n")
+    found = set_up(tmp_path / "home", replace(CHOICES, endpoint=endpoint, tunnel=tunnel), None, password)
+    assert found.get("forward", "").startswith(told or "") is True
+    assert ("forward" in found) is (told is not None)

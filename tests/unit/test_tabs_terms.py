@@ -25,6 +25,7 @@ from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served, require_within
 from troth.client.orders.wishes import CheckWish, PriceLimit
+from troth.client.tabs import opening
 from troth.protocol.amounts import COIN, AmountError, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.types import NO_ADDRESS, Ask
@@ -218,3 +219,12 @@ def test_the_market_table_reads_back_and_names_what_is_wrong(tmp_path: Path) -> 
         home.configuration.write_text(f"version = 1\n{text}\n")
         with pytest.raises(ConfigurationError, match=says):
             load(home.configuration)
+
+
+@pytest.mark.parametrize(
+    ("wei", "shown"), [(10**16, "value 0.01 ether (10000000000000000 wei)"), (0, "value 0 ether"), (7, "(7 wei)")]
+)
+def test_what_a_call_sends_is_shown_with_its_unit(wei: int, shown: str) -> None:
+    call = {"function": "openTab", "to": "0xb", "value": str(wei), "data": "0x"}
+    done = {"calls": [call], "transactions": [], "from": "0xa", "gas": 1}
+    assert shown in opening.describe(done)

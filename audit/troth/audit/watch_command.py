@@ -23,33 +23,61 @@ from troth.transport.command_options import (
 
 DEFAULT_HOME = Path("~/.troth/watch")
 
+HomeOption = Annotated[
+    Path,
+    typer.Option(
+        "--home", file_okay=False, callback=folder_path, envvar="TROTH_WATCH_HOME", help="Folder of the state."
+    ),
+]
+EvidenceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--evidence",
+        envvar="TROTH_EVIDENCE",
+        exists=True,
+        file_okay=False,
+        help="Folder where evidence is handed in.",
+    ),
+]
+PromisesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--promises",
+        envvar="TROTH_PROMISES",
+        exists=True,
+        dir_okay=False,
+        help="Promises of inclusion, in JSON lines.",
+    ),
+]
+MostBondOption = Annotated[
+    str,
+    typer.Option(
+        "--most-bond",
+        envvar="TROTH_MOST_BOND",
+        help=f"Most that is put up for a case; none: nothing is. {AMOUNT}",
+    ),
+]
+
 
 @grouped
 def watch(
     *,
     watched: WatchedOptions,
-    home: Annotated[
-        Path,
-        typer.Option(
-            "--home", file_okay=False, callback=folder_path, envvar="TROTH_WATCH_HOME", help="Folder of the state."
-        ),
-    ] = DEFAULT_HOME,
-    evidence: Annotated[
-        Path | None,
-        typer.Option("--evidence", exists=True, file_okay=False, help="Folder where evidence is handed in."),
-    ] = None,
-    promises: Annotated[
-        Path | None,
-        typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
-    ] = None,
-    act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
-    most_bond: Annotated[
-        str, typer.Option("--most-bond", help=f"Most that is put up for a case; none: nothing is. {AMOUNT}")
-    ] = "",
+    home: HomeOption = DEFAULT_HOME,
+    evidence: EvidenceOption = None,
+    promises: PromisesOption = None,
+    act: Annotated[
+        bool, typer.Option("--act", envvar="TROTH_ACT", help="Convict, and bring rejections: needs --keystore.")
+    ] = False,
+    most_bond: MostBondOption = "",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 15.0,
+    once: Annotated[
+        bool, typer.Option("--once", envvar="TROTH_ONCE", help="Look once and leave with the exit code.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", envvar="TROTH_INTERVAL", min=0.1, help="Seconds between two looks.")
+    ] = 15.0,
     check: Annotated[
         list[str] | None,
         typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated."),

@@ -83,7 +83,8 @@ def init(  # noqa: PLR0917
         ),
     ] = LEAST_OUTSIDE,
     import_key: Annotated[
-        Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
+        Path | None,
+        typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Keyfile to copy, opened with the same password."),
     ] = None,
     password_file: PasswordOption = None,
     home: HomeOption = DEFAULT_HOME,

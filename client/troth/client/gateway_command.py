@@ -37,16 +37,26 @@ PortOption = Annotated[
 ]
 HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_GATEWAY_HOST", help="Loopback address to listen on.")]
 AllowRemoteOption = Annotated[
-    bool, typer.Option("--allow-remote", help="Listen on other addresses too: they can then pay from the wallet.")
+    bool,
+    typer.Option(
+        "--allow-remote",
+        envvar="TROTH_ALLOW_REMOTE",
+        help="Listen on other addresses too: they can then pay from the wallet.",
+    ),
 ]
 AllowHostOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-host", help="Name by which containers here reach it, such as host.docker.internal; repeatable."
+        "--allow-host",
+        envvar="TROTH_ALLOW_HOST",
+        help="Name by which containers here reach it, such as host.docker.internal; repeatable.",
     ),
 ]
 NoKeyOption = Annotated[
-    bool, typer.Option("--no-key", help="Ask for no API key: every program of this machine can then pay.")
+    bool,
+    typer.Option(
+        "--no-key", envvar="TROTH_NO_KEY", help="Ask for no API key: every program of this machine can then pay."
+    ),
 ]
 MostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Most that one request may cost, e.g. 0.01ether.")

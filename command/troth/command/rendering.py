@@ -23,6 +23,9 @@ INSTALL_AGAIN = (
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where nothing more can be written; it names no file."""
 
+UNWRITABLE = ("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_FULL")
+"""Begins of what SQLite calls a disk or a folder that does not let it write; it names no file."""
+
 
 class Rendered(NamedTuple):
     """An error as it is shown: what happened, the offending value, what to do, and the exit code."""
@@ -46,6 +49,10 @@ def describe(error: BaseException) -> Rendered:
     if isinstance(error, OSError) and error.errno in FULL:
         remedy = "Make room on the disk, or allow larger files, then give the command again."
         return Rendered(kind, "The disk is full", str(error.strerror), remedy, exit_code)
+    # By its name: a command that succeeds does not load SQLite for this.
+    if str(named := getattr(error, "sqlite_errorname", "")).startswith(UNWRITABLE):
+        what, remedy = "A database of the home folder cannot be used", "Check that --home can be written, and the disk."
+        return Rendered(kind, what, f"{error} ({named})", remedy, exit_code)
     if absent := absent_package(error):
         return Rendered(kind, "A package that Troth needs is not installed", absent, INSTALL_AGAIN, exit_code)
     return Rendered(

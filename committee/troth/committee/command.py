@@ -131,11 +131,9 @@ def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     Exit code 1 if a line fails.
     """
     from troth.committee.examining import examine
-    from troth.transport.health import rendered
+    from troth.transport.health import tell
 
-    findings = asyncio.run(examine(_folder(home)))
-    typer.echo(rendered(findings, as_json))
-    if not all(finding.ok for finding in findings):
+    if not tell(asyncio.run(examine(_folder(home))), as_json, typer.echo):
         raise typer.Exit(1)
 
 

@@ -57,10 +57,15 @@ DatabaseOption = Annotated[
 CreatedByOption = Annotated[
     str,
     typer.Option(
-        "--created-by", metavar="0x…", help="Transaction that created the factory, whose gas is counted, too."
+        "--created-by",
+        envvar="TROTH_CREATED_BY",
+        metavar="0x…",
+        help="Transaction that created the factory, whose gas is counted, too.",
     ),
 ]
-IntervalOption = Annotated[float, typer.Option("--interval", min=1, help="Seconds between two audits.")]
+IntervalOption = Annotated[
+    float, typer.Option("--interval", envvar="TROTH_INTERVAL", min=1, help="Seconds between two audits.")
+]
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at a deployment in a browser: who serves, logs, cases, slashes. Needs no key."

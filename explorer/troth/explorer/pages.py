@@ -101,6 +101,11 @@ def application(open_site: Callable[[], Site]) -> FastAPI:
     async def livez() -> JSONResponse:
         return JSONResponse({"live": True})
 
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        found = served.reasons()
+        return JSONResponse({"ready": not found, "reasons": found}, status_code=503 if found else 200)
+
     @app.get("/freshness.json")
     async def freshness() -> Response:
         return served.answer(lambda site: JSONResponse(site.freshness()), "freshness.json")
@@ -166,6 +171,21 @@ class _Served:
             return Response("The index cannot be read now.\n", 503, media_type="text/plain")
         except ExplorerError as error:
             return self._told(error, 503, path)
+
+    def reasons(self) -> list[str]:
+        """Why the pages are not to be relied on now; empty if they are. A finding is none: pages show it."""
+        try:
+            if self._site is None:
+                self._site = self._open()
+            at = self._site.freshness()
+        except ExplorerError as error:
+            return [f"{error.what}: {error.remedy}"]
+        except DatabaseFailed as error:
+            # Not shown: it may name the database's host and user.
+            _log.warning("the index cannot be read: %s", error)
+            return ["the index cannot be read now"]
+        unaudited = [] if at["audited"] >= 0 else ["no audit has ended yet"]
+        return unaudited + ([at["trouble"]] if at["trouble"] else [])
 
     def close(self) -> None:
         if self._site is not None:

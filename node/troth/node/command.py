@@ -281,11 +281,9 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
     Exit code 1 if a line fails.
     """
     from troth.node import inspection
-    from troth.transport.health import rendered
+    from troth.transport.health import tell
 
-    findings = inspection.examine(home)
-    typer.echo(rendered(findings, as_json))
-    if not all(finding.ok for finding in findings):
+    if not tell(inspection.examining(home), as_json, typer.echo):
         raise typer.Exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,30 +194,38 @@ async def look_around(configuration: NodeConfiguration, patience: float) -> Look
 
 
 def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
-    """One line per thing that must be right; those that need the chain are left out where it does not answer.
+    """One line per thing that must be right; see `examining`."""
+    return list(examining(home, machine=machine))
+
+
+def examining(home: Path, *, machine: bool = True) -> Iterator[HealthFinding]:
+    """The same, one by one as they are found; those that need the chain are left out where it does not answer.
 
     Without ``machine`` engine, model and port are left out: to hash a model takes a while.
     """
     configuration = load(home)
-    findings, state = [HealthFinding("config", True, str(home / "node.toml"), "")], process_state(configuration)
+    yield HealthFinding("config", True, str(home / "node.toml"), "")
+    state = process_state(configuration)
     patience = TRIED_AGAIN_SECONDS if machine and state.get("ready") else 0.0
     try:
         found: LookedAround = run(look_around(configuration, patience))
     except (ChainError, KeystoreError, NodeError) as error:
-        findings.append(HealthFinding("rpc", False, error.what, error.remedy))
-        findings += machine_findings(configuration, None) if machine else []
+        yield HealthFinding("rpc", False, error.what, error.remedy)
+        yield from machine_findings(configuration, None) if machine else ()
     else:
         seen = found.seen
-        findings += [HealthFinding("rpc", True, f"block {seen.block}", ""), clock_finding(seen.behind, found.words)]
-        findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
+        yield HealthFinding("rpc", True, f"block {seen.block}", "")
+        yield clock_finding(seen.behind, found.words)
+        yield from (*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted))
         if machine:
-            findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
-        findings += confidential_findings(configuration) if machine else []
-        findings += [] if found.way is None else [found.way]
-        findings += outside_findings(configuration, found.state, seen.operator, found.words)
+            yield from machine_findings(configuration, lambda: _registered(configuration, found.state))
+            yield from confidential_findings(configuration)
+        if found.way is not None:
+            yield found.way
+        yield from outside_findings(configuration, found.state, seen.operator, found.words)
     reasons = "; ".join(state.get("reasons", []))
     fix = "Run `troth node start`." if reasons.startswith(NO_PROCESS) else "The node runs; its log says more of this."
-    return [*findings, HealthFinding("process", bool(state.get("ready")), reasons or "ready", fix)]
+    yield HealthFinding("process", bool(state.get("ready")), reasons or "ready", fix)
 
 
 def confidential_findings(configuration: NodeConfiguration) -> list[HealthFinding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from troth.chain.errors import ChainError
 from troth.node.configuration import NodeConfiguration
@@ -18,12 +18,12 @@ from troth.transport.health import HealthFinding
 
 def machine_findings(
     configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor] | None
-) -> list[HealthFinding]:
+) -> Iterator[HealthFinding]:
     """Engine, model and port; ``registered`` reads the model's description from the chain, None: it is away."""
-    findings = [_guarded("device", _device, configuration)]
+    yield _guarded("device", _device, configuration)
     if registered is not None:
-        findings.append(_guarded("model", lambda own: _model(own, registered()), configuration))
-    return [*findings, _port(configuration)]
+        yield _guarded("model", lambda own: _model(own, registered()), configuration)
+    yield _port(configuration)
 
 
 def slice_finding(configuration: NodeConfiguration, hosted: Segment | None) -> HealthFinding:

@@ -1,4 +1,4 @@
-"""A model folder of one's own, on which a client computes answers again: `troth client --check self`.
+"""A model folder of one's own, on which a client computes answers again: `troth client ask --check self`.
 
 The client knows no torch: it loads this module by its name, and only when its user wants such a check.
 """

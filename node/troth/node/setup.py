@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from troth.chain.keystore import (
     address_in,
@@ -14,7 +15,7 @@ from troth.chain.keystore import (
     read_private,
 )
 from troth.chain.new_files import create_file
-from troth.node.configuration import FILE, NodeInitOptions, load, render, segment_of
+from troth.node.configuration import FILE, NodeConfiguration, NodeInitOptions, load, render, segment_of
 from troth.node.errors import ConfigError, ModelError
 from troth.node.home import DEFAULT_HOME
 from troth.node.models.folder import find_model
@@ -25,6 +26,9 @@ OPERATOR_KEY = Path("keys") / "operator.json"
 
 
 OWNER_KEY = Path("keys") / "owner.json"
+
+HTTPS_PORT = 443
+"""Of an endpoint that names no port."""
 
 
 def require_unconfigured(home: Path) -> None:
@@ -70,8 +74,18 @@ def set_up(
         "config": str(path),
         "endpoint": configuration.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+        **_forwarded(configuration),
         "next": _next(home, keys, choices.model),
     }
+
+
+def _forwarded(configuration: NodeConfiguration) -> dict[str, str]:
+    """What has to lead where, if the endpoint names another port than the node listens on; empty if it does not."""
+    port = urlsplit(configuration.endpoint).port or HTTPS_PORT
+    if configuration.tunnel is not None or port == configuration.port:
+        return {}
+    asked = f"port {port} of the endpoint has to lead to {configuration.host}:{configuration.port}"
+    return {"forward": f"{asked}, where the node listens: by a router or a proxy, or set listen.port in {FILE}"}
 
 
 def _next(home: Path, keys: dict[str, str], model: str) -> str:

@@ -147,6 +147,9 @@ class Transactions:
                         if keep is not None:
                             keep(raw)
                         return await self._send_signed(raw)
+            except RpcRefused as error:
+                # An estimate asks for no money; that there is none for the gas shows only here.
+                raise as_rejection(call.function, error, key.address, self._explain, value=call.value) from error
             except _NonceTaken as error:
                 what = f"Another program takes the nonces of {key.address} faster than this one"
                 remedy = "Let one process alone send with this key."

@@ -56,4 +56,4 @@ def _tell(place: str, limit: float) -> None:
     if place not in _said:
         _said.add(place)
         # Where no log was set up, as in a command, Python writes the bare words on standard error.
-        _log.warning("waiting for the chain node %s, at most %g s in all (--chain-timeout)", place, limit)
+        _log.warning("waiting for the chain node %s, at most %g s for each answer (--chain-timeout)", place, limit)

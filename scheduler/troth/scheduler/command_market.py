@@ -49,7 +49,8 @@ def top_up(  # noqa: PLR0917
     amount: Annotated[str, typer.Argument(help=AMOUNT)],
     node: Annotated[str, typer.Option("--node", help="Add to the tab with this node, not to the stake.")] = "",
     keystore: Annotated[
-        Path | None, typer.Option("--keystore", help="Keyfile of who pays; default: the operator's.")
+        Path | None,
+        typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of who pays; default: the operator's."),
     ] = None,
     home: HomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,

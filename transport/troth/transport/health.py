@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fastapi import APIRouter
@@ -53,15 +53,26 @@ class HealthFinding(NamedTuple):
     fix: str
 
 
-def rendered(findings: Sequence[HealthFinding], as_json: bool) -> str:
-    """All of them as JSON, or a line each, with the fix below what failed."""
+NAMES = 8
+"""Characters of the column of a check's name: a line is written before the next check is known."""
+
+
+def tell(findings: Iterable[HealthFinding], as_json: bool, write: Callable[[str], None]) -> bool:
+    """Write each finding as soon as it is there, with the fix below what failed, or all of them as JSON at the end.
+
+    Some checks take long, such as hashing a model. Whether all of them passed.
+    """
+    told: list[HealthFinding] = []
+    for finding in findings:
+        told.append(finding)
+        if not as_json:
+            write(_line(finding))
     if as_json:
-        return json.dumps([finding._asdict() for finding in findings])
-    width = max((len(finding.check) for finding in findings), default=0)
-    return "\n".join(_line(finding, width) for finding in findings)
+        write(json.dumps([finding._asdict() for finding in told]))
+    return all(finding.ok for finding in told)
 
 
-def _line(finding: HealthFinding, width: int) -> str:
+def _line(finding: HealthFinding) -> str:
     if finding.ok:
-        return f"ok   {finding.check:<{width}} {finding.seen}"
-    return f"FAIL {finding.check:<{width}} {finding.seen}\n     fix: {finding.fix}"
+        return f"ok   {finding.check:<{NAMES}} {finding.seen}"
+    return f"FAIL {finding.check:<{NAMES}} {finding.seen}\n     fix: {finding.fix}"

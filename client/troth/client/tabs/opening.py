@@ -19,7 +19,7 @@ from troth.chain.market import Market
 from troth.chain.tokens import approvals, selector
 from troth.client.errors import TransactionRefused
 from troth.client.tabs.books import OwnTab
-from troth.protocol.amounts import Asset
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
@@ -161,7 +161,7 @@ def describe(done: dict[str, Any]) -> str:
     names = ", then ".join(call["function"] for call in done["calls"])
     if done["transactions"]:
         return f"sent {names} in block {done['block']}: {', '.join(done['transactions'])}"
-    calls = [f"  to {call['to']} value {call['value']}\n  data {call['data']}" for call in done["calls"]]
+    calls = [f"  to {call['to']} value {_value(int(call['value']))}\n  data {call['data']}" for call in done["calls"]]
     about = f"about {done['gas']:,} gas" if "gas" in done else "the chain would refuse it now"
     return "\n".join(
         (
@@ -171,3 +171,8 @@ def describe(done: dict[str, Any]) -> str:
             "nothing was sent; add --broadcast, or send this from any wallet that has this address",
         )
     )
+
+
+def _value(wei: int) -> str:
+    """What a call sends, for a person; in wei, too, since that is what most wallets are given."""
+    return f"{COIN.show(wei)} ({wei} wei)" if wei else COIN.show(0)

@@ -113,7 +113,8 @@ class TabStore:
 
     def _unusable(self, error: Exception) -> StoreUnusable:
         what = f"The file of tabs cannot be read or written: {error}"
-        remedy = "Free disk space or end the other process if that is the cause. Nothing was sent that is not written."
+        remedy = "Free disk space, make its folder writable, or end the other process, if that is the cause. "
+        remedy += "Nothing was sent that is not written."
         return StoreUnusable(what, self.path, remedy)
 
 

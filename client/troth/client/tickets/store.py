@@ -198,5 +198,5 @@ class TicketStore:
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            remedy = "Free disk space or end the other process if that is the cause."
+            remedy = "Free disk space, make its folder writable, or end the other process, if that is the cause."
             raise TicketsUnusable(f"The file of tickets cannot be used: {error}", self._path, remedy) from error

@@ -26,7 +26,14 @@ from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
 from troth.node.models.quantised import unpacked
-from troth.node.models.sources import cached_repository, note_links, require_sound, source_folder, wanted_files
+from troth.node.models.sources import (
+    cached_repository,
+    note_links,
+    require_sound,
+    require_there,
+    source_folder,
+    wanted_files,
+)
 from troth.node.models.taking import Report, open_source
 from troth.node.models.tensor_files import require_numbers
 
@@ -182,8 +189,10 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
 
 def _take_folder(path: Path, staging: Path, report: Report) -> None:
     source = source_folder(path)
+    names = wanted_files(source)
+    require_there(source, names)
     with open_source(source) as opened:
-        for name in wanted_files(source):
+        for name in names:
             opened.take(name, staging / name, report)
     note_links(staging)
     _require_sound(staging, report)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.node.errors import ModelError
-from troth.node.models.folder import ModelFolder
+from troth.node.models.folder import REQUIRED, ModelFolder
 from troth.node.models.quantised import require_named, unpacked
 from troth.node.models.taking import WEIGHTS, open_source
 from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
@@ -71,8 +71,38 @@ def source_folder(path: Path) -> Path:
     if named := [one for one in found if one.name == name]:
         return named[0]
     if len(found) != 1:
-        raise ModelError("the cache has not one snapshot of this model", len(found), f"Name one below {snapshots}.")
+        shown = ", ".join(one.name for one in found[:3])
+        value = f"{len(found)} ({shown}), and main is {name or 'none'}" if found else f"0, and main is {name or 'none'}"
+        remedy = f"Name one below {snapshots}." if found else _fetched_again(path)
+        raise ModelError("the cache has not one snapshot of this model", value, remedy)
     return found[0]
+
+
+def require_there(folder: Path, names: Sequence[str]) -> None:
+    """Raise ModelError if a file that is needed, or one of ``names``, is not in a folder that somebody else left.
+
+    In Hugging Face's cache that is mostly a download that ended early: its files end in `.incomplete`.
+    """
+    lacking = [name for name in dict.fromkeys((*REQUIRED, *names)) if not (folder / name).exists()]
+    if not any(name.endswith(WEIGHTS) for name in names):
+        lacking.append(f"*{WEIGHTS}")
+    if not lacking:
+        return
+    repository = folder.parent.parent
+    begun = len([*(repository / "blobs").glob("*.incomplete")]) if folder.parent.name == "snapshots" else 0
+    what = (
+        "the download of this model is not finished: a file is missing" if begun else "a file of the model is missing"
+    )
+    value = f"{', '.join(lacking[:3])} in {folder}"
+    value += f", and {begun} of {repository / 'blobs'} are .incomplete" if begun else ""
+    raise ModelError(what, value, _fetched_again(repository))
+
+
+def _fetched_again(repository: Path) -> str:
+    """What to do about a repository of the cache, or about any other folder, in which something is missing."""
+    if not repository.name.startswith(CACHED):
+        return OTHER_SOURCE
+    return f"Run: hf download {repository.name.removeprefix(CACHED).replace('--', '/', 1)}; then import it again."
 
 
 def wanted_files(folder: Path) -> list[str]:

@@ -107,11 +107,9 @@ def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     Exit code 1 if a line fails.
     """
     from troth.overlay.relay.doctor import examine
-    from troth.transport.health import rendered
+    from troth.transport.health import tell
 
-    findings = examine(_folder(home))
-    typer.echo(rendered(findings, as_json))
-    if not all(finding.ok for finding in findings):
+    if not tell(examine(_folder(home)), as_json, typer.echo):
         raise typer.Exit(1)
 
 
