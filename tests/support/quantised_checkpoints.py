@@ -32,6 +32,14 @@ def write_quantised(form: str, path: Path, **sizes: Any) -> Path:
     """
     family, settings, written = FORMS[form]
     write_tiny_decoder(family, path, **{"intermediate_size": 64, **sizes})
+    quantise(path, settings, written)
+    vocabulary = {str(number): number for number in range(VOCABULARY)}
+    (path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocabulary}}))
+    return path
+
+
+def quantise(path: Path, settings: Mapping[str, Any], written: Written) -> None:
+    """Quantise the products of a folder's layers, in place, by rounding to the nearest number."""
     tensors: Tensors = {}
     for name, tensor in load_file(path / WEIGHTS).items():
         quantised = name.endswith(("_proj.weight", "w1.weight", "w2.weight", "w3.weight")) or _is_experts(name)
@@ -39,9 +47,6 @@ def write_quantised(form: str, path: Path, **sizes: Any) -> Path:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path / WEIGHTS)
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "quantization_config": settings}))
-    vocabulary = {str(number): number for number in range(VOCABULARY)}
-    (path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocabulary}}))
-    return path
 
 
 def _is_experts(name: str) -> bool:

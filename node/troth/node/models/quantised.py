@@ -51,12 +51,21 @@ EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_sk
 
 
 @dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight of `shape`; `tensors`: names of those that make it, by how they end."""
+
+    layout: PackedLayout
+    shape: Shape
+    tensors: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Unpacked:
     """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`; `on_cards`: what
-    of them no engine reads on a CPU."""
+    of them vLLM does not read on a CPU."""
 
     shapes: Mapping[str, Shape]
-    made: frozenset[str]
+    made: Mapping[str, PackedWeight]
     layers: frozenset[str]
     settings: Mapping[str, Any]
     on_cards: frozenset[str]
@@ -73,7 +82,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     layouts = _Layouts(settings, {one.name.rpartition(".")[0] for one in tensors})
     if layouts.method == "fp8":
         _require_single_experts(tensors)
-    shapes: dict[str, Shape] = {}
+    made: dict[str, PackedWeight] = {}
     layers, used, on_cards = set[str](), set[str](), set[str]()
     for tensor in tensors:
         for layout in layouts.all:
@@ -82,20 +91,21 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
                 continue
             if layout.for_experts and not EXPERTS.search(layer):
                 raise ModelError(layout.for_experts, layer, "Use another copy of the model.")
-            shape, parts = _weight(layer, tensor, layout, by_name)
+            found = _weight(layer, tensor, layout, by_name)
             name = layer + layout.whole
             if name != tensor.name and name in by_name:
                 raise ModelError("a weight is there twice, quantised and whole", name, OTHER_SOURCE)
-            shapes[name] = shape
+            made[name] = found
             layers.add(layer)
-            used |= {tensor.name, *parts}
+            used |= {*found.tensors.values()}
             on_cards |= {layout.on_cards} - {""}
     if not layers:
         raise ModelError("config.json says that weights are quantised, and none is", layouts.method, OTHER_SOURCE)
     _require_no_orphans(by_name.keys() - used, layouts.all)
     whole = {one.name: one.shape for one in tensors if one.name not in used}
     layouts.require_not_excepted(layers)
-    return Unpacked({**whole, **shapes}, frozenset(shapes), frozenset(layers), settings, frozenset(on_cards))
+    shapes = whole | {name: one.shape for name, one in made.items()}
+    return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards))
 
 
 def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
@@ -267,15 +277,13 @@ def _layer(tensor: RawTensor, layout: PackedLayout) -> str | None:
     return tensor.name.removesuffix(layout.packed)
 
 
-def _weight(
-    layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mapping[str, RawTensor]
-) -> tuple[Shape, frozenset[str]]:
-    """The shape of one quantised weight, and the names of what lies beside it."""
+def _weight(layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mapping[str, RawTensor]) -> PackedWeight:
+    """One quantised weight."""
     if tensor.dtype not in layout.dtypes:
         _refuse_tensor(tensor, f"quantization_config wants {' or '.join(sorted(layout.dtypes))}")
     told = by_name.get(f"{layer}.weight_shape") if layout.packed == ".weight_packed" else None
     shape = layout.weight(tensor.shape) if told is None else _told_shape(told, layout.weight(tensor.shape), layout)
-    found = set[str]()
+    found = {layout.packed: tensor.name}
     for ending, part in _parts(layer, shape, layout).items():
         beside = by_name.get(layer + ending)
         if beside is None:
@@ -291,8 +299,8 @@ def _weight(
             _require_order(beside, by_name[f"{layer}{'.weight_scale' if ending[1] == 'w' else '.scales'}"])
         if ending.endswith("_global_scale"):
             _require_divisor(beside)
-        found.add(beside.name)
-    return shape, frozenset(found)
+        found[ending] = beside.name
+    return PackedWeight(layout, shape, found)
 
 
 def _told_shape(told: RawTensor, packed: Shape, layout: PackedLayout) -> Shape:
