@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from troth.node.errors import ModelError
+from troth.node.models.dequantising import Shape
 from troth.node.models.folder import ModelFolder
 from troth.node.models.quantised import PackedWeight, unpacked
-from troth.node.models.quantised_layouts import Shape
 from troth.node.models.tensor_files import raw_tensors
 
 if TYPE_CHECKING:
@@ -60,5 +60,7 @@ class FolderWeights:
             weight = found.layout.numbers(read, found.shape, dtype)
             if not bool(weight.isfinite().all()):
                 what = "a quantised weight stands for numbers that are none, or too large for the class' dtype"
-                raise ModelError(what, f"{name} in {str(dtype).removeprefix('torch.')}", "Use another copy of the model.")
+                raise ModelError(
+                    what, f"{name} in {str(dtype).removeprefix('torch.')}", "Use another copy of the model."
+                )
             yield name, weight

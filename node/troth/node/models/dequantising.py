@@ -63,7 +63,7 @@ def packed(parts: Mapping[str, torch.Tensor], shape: Shape, dtype: torch.dtype, 
     numbers = unpack(parts[".weight_packed"], bits)[:, :inputs]
     told = parts.get(".weight_zero_point")
     zeros = 1 << (bits - 1) if told is None else unpack(told.T, bits).T[:outputs]
-    return _scaled((numbers, zeros), parts[".weight_scale"], shape, dtype, parts.get(".weight_g_idx"))
+    return _scaled((numbers, zeros), parts[".weight_scale"], shape, dtype, order=parts.get(".weight_g_idx"))
 
 
 def plain(parts: Mapping[str, torch.Tensor], shape: Shape, dtype: torch.dtype, *, rows: int) -> torch.Tensor:
@@ -74,7 +74,7 @@ def plain(parts: Mapping[str, torch.Tensor], shape: Shape, dtype: torch.dtype, *
     """
     zeros = parts.get(".weight_zero_point")
     found = parts[".weight"], 0 if zeros is None else zeros
-    return _scaled(found, parts[".weight_scale"], shape, dtype, parts.get(".weight_g_idx"), rows)
+    return _scaled(found, parts[".weight_scale"], shape, dtype, order=parts.get(".weight_g_idx"), rows=rows)
 
 
 def fp8(parts: Mapping[str, torch.Tensor], shape: Shape, dtype: torch.dtype, *, block: Shape | None) -> torch.Tensor:
@@ -110,6 +110,7 @@ def _scaled(
     scales: torch.Tensor,
     shape: Shape,
     dtype: torch.dtype,
+    *,
     order: torch.Tensor | None = None,
     rows: int = 1,
 ) -> torch.Tensor:
@@ -146,4 +147,4 @@ def _exponents(data: torch.Tensor) -> torch.Tensor:
     """2 to the power of bytes, float32; 255 is no number, and becomes infinite."""
     import torch
 
-    return torch.ldexp(torch.ones((), device=data.device), data.int() - E8M0_ONE)
+    return torch.ldexp(torch.ones_like(data, dtype=torch.float32), data.int() - E8M0_ONE)

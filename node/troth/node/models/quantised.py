@@ -16,11 +16,11 @@ import numpy as np
 
 from troth.node.errors import ModelError
 from troth.node.models.patterns import fitting
+from troth.node.models.dequantising import Shape
 from troth.node.models.quantised_layouts import (
     FLOAT8,
     PackedLayout,
     PackedPart,
-    Shape,
     awq,
     compressed,
     fp8,
@@ -47,6 +47,8 @@ MOST_EXCEPTIONS, MOST_GROUPS = 1 << 16, 64
 EXPERTS = re.compile(r"(?:^|\.)experts\.")
 ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
 """Small layers of mixtures that engines take whole, whatever config.json says."""
+JOINED = re.compile(r"\.(?:[qkv]_proj|gate_proj|up_proj|w1|w3)(?=\.)")
+"""Layers that engines compute as one with others beside them."""
 EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules")
 
 
@@ -104,6 +106,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     _require_no_orphans(by_name.keys() - used, layouts.all)
     whole = {one.name: one.shape for one in tensors if one.name not in used}
     layouts.require_not_excepted(layers)
+    _require_one_divisor([one for one in tensors if one.name.endswith(".weight_global_scale")])
     shapes = whole | {name: one.shape for name, one in made.items()}
     return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards))
 
@@ -114,14 +117,6 @@ def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
     if method in METHODS and method not in FLOAT32 and dtype == 0:
         what = "vLLM computes with such quantised weights in bfloat16 alone"
         raise ModelError(what, method, "Register the model with --dtype bfloat16, and serve that class.")
-
-
-def require_judged(settings: Mapping[str, Any] | None, dtype: int) -> None:
-    """Raise ModelError where no verifier could judge a tolerant class of such weights in the descriptor's dtype."""
-    if settings is not None and dtype != 0:
-        what = "a tolerant bfloat16 class is judged by float32 states, which no engine computes of quantised weights"
-        remedy = "Register an exact class (--exact, of AWQ or FP8), or take the unquantised model."
-        raise ModelError(what, str(settings.get("quant_method", "")), remedy)
 
 
 def require_named(found: Unpacked, names: Iterable[str]) -> None:
@@ -297,6 +292,8 @@ def _weight(layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mappin
             _refuse_tensor(beside, f"a weight of {shape}, as {tensor.name} has it, wants {wanted}")
         if ending.endswith("g_idx"):
             _require_order(beside, by_name[f"{layer}{'.weight_scale' if ending[1] == 'w' else '.scales'}"])
+        if ending == ".g_idx":
+            _require_side_by_side(beside, by_name[f"{layer}.scales"].shape[0])
         if ending.endswith("_global_scale"):
             _require_divisor(beside)
         found[ending] = beside.name
@@ -329,6 +326,13 @@ def _require_order(order: RawTensor, scales: RawTensor) -> None:
         _refuse_tensor(order, f"its numbers go from {found.min()} to {found.max()}, and there are {count} groups")
 
 
+def _require_side_by_side(order: RawTensor, count: int) -> None:
+    """vLLM takes them so without looking, other readers as they are."""
+    found = _numbers(order)
+    if (found != np.arange(found.size) // (found.size // count)).any():
+        _refuse_tensor(order, "its inputs are not in their own order, and quantization_config says that they are")
+
+
 def _numbers(tensor: RawTensor) -> Any:
     return np.frombuffer(bytes(read_rows(tensor, 0, tensor.rows)), dtype="<i8" if tensor.dtype == "I64" else "<i4")
 
@@ -345,6 +349,16 @@ def _require_divisor(scale: RawTensor) -> None:
     (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
     if not (0 < found < np.inf and 1 / found < np.inf):
         _refuse_tensor(scale, f"scales are divided by it, and it is {found}")
+
+
+def _require_one_divisor(scales: Sequence[RawTensor]) -> None:
+    """Layers that vLLM computes as one have one divisor there: the largest of theirs, whatever the others are."""
+    known: dict[str, tuple[str, Any]] = {}
+    for scale in scales:
+        (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
+        name, other = known.setdefault(JOINED.sub(".*", scale.name), (scale.name, found))
+        if other != found:
+            _refuse_tensor(scale, f"{name} has {other}, this one {found}, and engines have one scale for both layers")
 
 
 def _require_no_orphans(names: Iterable[str], layouts: Sequence[PackedLayout]) -> None:

@@ -218,7 +218,10 @@ def fp8(settings: Mapping[str, Any]) -> PackedLayout:
         blocks = (-(-shape[0] // rows), -(-shape[1] // columns))
         return {".weight_scale_inv": PackedPart(dtypes, (blocks,)), ".input_scale": given}
 
-    endings, numbers = frozenset({".weight_scale_inv", ".input_scale"}), partial(dequantising.fp8, block=(rows, columns))
+    endings, numbers = (
+        frozenset({".weight_scale_inv", ".input_scale"}),
+        partial(dequantising.fp8, block=(rows, columns)),
+    )
     return PackedLayout(".weight", FLOAT8, _matrix, parts, numbers, endings=endings)
 
 
