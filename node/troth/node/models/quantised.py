@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from troth.node.errors import ModelError
-from troth.node.models.patterns import fitting
 from troth.node.models.dequantising import Shape
+from troth.node.models.patterns import fitting
 from troth.node.models.quantised_layouts import (
     FLOAT8,
     PackedLayout,
