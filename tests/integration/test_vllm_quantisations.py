@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,23 +18,38 @@ if importlib.util.find_spec("vllm") is None:
 
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from support.judged_rows import WHOLE, cheated, judged
+from support.ordinary_texts import TEXT, tokens_of
+from support.packaged_models import packaged_model
 from support.quantised_checkpoints import AWQ_ORDER, pack, write_quantised
+from support.quantised_models import quantised_model
 from vllm.model_executor.layers.quantization.auto_awq import AutoAWQConfig, _convert_awq_to_standard_format
 from vllm.model_executor.layers.quantization.auto_gptq import AutoGPTQConfig
 from vllm.model_executor.layers.quantization.utils.marlin_utils import MARLIN_SUPPORTED_GROUP_SIZES
 from vllm.model_executor.layers.quantization.utils.quant_utils import unpack_quantized_values_into_int32
 from vllm.scalar_type import scalar_types
 
+from troth.node.calibration import tampering
+from troth.node.engine.interface import SessionKey
+from troth.node.engine.torch_engine import TorchEngine
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.engine.vllm.machine import require_words
+from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.errors import ConfigError, ModelError
+from troth.node.models.execution_class import SECOND_CUT
 from troth.node.models.folder import open_folder
 from troth.node.models.quantised_layouts import awq, compressed, gptq
+from troth.node.models.thresholds import rough_comparison
 from troth.protocol.tensors import Dtype, widen
+from troth.protocol.types import ZERO_HASH
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 
+RULES: Any = SimpleNamespace(dtype=1, second_cut=SECOND_CUT, calibration=ZERO_HASH, **rough_comparison(1))
+CHEATS = (
+    partial(tampering.quantise_weights, bits=8),
+    partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=3, group=32)),
+)
 ABSENT = "absent"
 SIZES: dict[str, Any] = {
     # Kernels of vLLM for CPU know some sizes of heads only.
@@ -88,7 +105,11 @@ def bfloat16_scales(*shape: int) -> torch.Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(9)).add(0.01).bfloat16()
 
 
-def test_words_of_awq_are_what_vllm_converts_them_to() -> None:
+def test_words_of_awq_are_what_vllm_converts_them_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("rank", 0), ("world_size", 1)):
+        monkeypatch.setattr(
+            f"vllm.model_executor.parameter.get_tensor_model_parallel_{name}", lambda value=value: value
+        )
     outputs, inputs, size = 64, 96, 32
     words = pack(torch_numbers(inputs, outputs, high=16), 4, AWQ_ORDER)
     zeros = pack(torch_numbers(inputs // size, outputs, high=15), 4, AWQ_ORDER)
@@ -203,3 +224,28 @@ async def test_what_is_said_to_run_on_a_cpu_runs_there_and_is_near_its_reference
     finally:
         await engine.close()
     assert np.linalg.norm(rows - wide) < 0.02 * np.linalg.norm(wide), "eight times what the rounding of rows is"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("form", ["whole", "gptq", "awq", "pack-quantized"])
+async def test_nodes_of_both_engines_judge_each_other(form: str) -> None:
+    """Real weights: each accepts what the other computes, and refuses who serves them in eight bits, or in three."""
+    folder = quantised_model(form)
+    try:
+        require_words(folder.quantisation)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    tokens = tokens_of(packaged_model(), TEXT)[:72]
+    settings = EngineSettings(folder.path, 1, positions=128, cache_bytes=1 << 28, exact=False)
+    engines = TorchEngine(folder, WHOLE, 1), VllmEngine(folder, settings)
+    try:
+        for node, verifier in (engines, engines[::-1]):
+            claimed = (await node.forward(SessionKey(b"node", 0, 0), WHOLE, 0, np.array(tokens))).rows
+            found = await judged(verifier, RULES, tokens, claimed)
+            assert found.verdict, (type(node), found.states)
+            for change in CHEATS:
+                found = await judged(verifier, RULES, tokens, cheated(folder, tokens, change))
+                assert found.refused, (type(verifier), change)
+    finally:
+        for engine in engines:
+            await engine.close()
