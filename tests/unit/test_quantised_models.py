@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,20 +22,15 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from support.quantised_checkpoints import BLOCK, FORMS, WEIGHTS, write_quantised  # noqa: E402
 from support.tiny_decoders import SIZES  # noqa: E402
 
-from troth.node.calibration.command import run as calibrate  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import torch_engine, vllm_settings  # noqa: E402
-from troth.node.models.activations import require_judged  # noqa: E402
-from troth.node.models.execution_class import ClassOptions  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.quantised import unpacked  # noqa: E402
 from troth.node.models.quantised_layouts import gptq  # noqa: E402
-from troth.node.models.report import describe_with_progress, report_of  # noqa: E402
+from troth.node.models.report import describe_with_progress  # noqa: E402
 from troth.node.models.sources import require_sound  # noqa: E402
 from troth.node.models.tensor_files import RawTensor, raw_tensors  # noqa: E402
 from troth.node.weights_root import weights_root  # noqa: E402
-from troth.protocol.types import Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -343,12 +337,18 @@ def test_experts_may_have_groups_that_other_layers_may_not() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "told"), [
     ("gptq of 8 bits", "GPTQ of 8 bits"), ("nvfp4", "NVFP4"), ("gptq", ""), ("awq", ""), ("pack-quantized", ""),
+    ("float-quantized", "float-quantized with whole activations"), ("int-quantized", ""),
 ], indirect=["source"])  # fmt: skip
 def test_import_says_what_needs_a_card(source: Path, told: str, tmp_path: Path) -> None:
     lines: list[str] = []
     import_model(str(source), tmp_path / "home", "tiny", lines.append)
     said = [line for line in lines if "graphics card" in line]
     assert said == ([f"vLLM serves it on a graphics card alone: {told}"] if told else [])
+    assert any("torch does" in line for line in lines) == ("int-quantized" in str(source_config(source)))
+
+
+def source_config(source: Path) -> Any:
+    return json.loads((source / "config.json").read_text())["quantization_config"]
 
 
 @pytest.mark.slow
@@ -361,60 +361,6 @@ def test_quantised_weights_are_described_in_a_dtype_that_some_engine_computes(so
     else:
         assert describe_with_progress(folder, "float32").dtype == 0
     assert describe_with_progress(folder, "bfloat16").dtype == 1
-
-
-def in_group(**said: Any) -> Callable[[dict[str, Any]], Any]:
-    return lambda told: told["config_groups"]["group_0"].update(said)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("source", "changed", "named"), [
-    ("fp8", lambda told: None, "fp8"),
-    ("fp8 in blocks", lambda told: None, "fp8"),
-    ("int-quantized", in_group(input_activations={"num_bits": 8, "dynamic": True}), "input_activations"),
-    ("nvfp4", in_group(input_activations={"num_bits": 4, "dynamic": "local"}), "input_activations"),
-    ("pack-quantized", in_group(output_activations={"num_bits": 8}), "output_activations"),
-    ("pack-quantized", lambda told: told.update(kv_cache_scheme={"num_bits": 8, "type": "float"}), "kv_cache_scheme"),
-], indirect=["source"])  # fmt: skip
-def test_a_class_that_no_verifier_could_judge_is_refused(source: Path, changed: Any, named: str) -> None:
-    """Where more than weights is rounded: at registering, by every engine, and before a calibration."""
-    configure(source, changed)
-    folder = open_folder(source)
-    report = report_of(folder, describe_with_progress(folder, "bfloat16"))
-    refused = pytest.raises(ModelError, match=f"no float32 states show how: no tolerant class: {named}")
-    with refused:
-        ClassOptions().measured(report, "tiny", "bfloat16", None, None)
-    tolerant: Any = SimpleNamespace(name="tiny", dtype=1, exact=False)
-    with refused:
-        torch_engine(folder, Segment(0, folder.layers), tolerant)
-    with refused:
-        vllm_settings(SimpleNamespace(slice=Segment(0, folder.layers)), tolerant, folder)  # type: ignore[arg-type]
-    with refused:
-        calibrate(str(source), "bfloat16", source / "out", home=source, prompts=4, tokens=8, segments=1, threads=1)
-
-
-@pytest.mark.parametrize("family", ["gpt_oss", "qwen3"])
-def test_mxfp4_is_judged_in_the_family_for_which_engines_leave_activations_alone(
-    family: str, made: Callable[[str], Path], tmp_path: Path
-) -> None:
-    source = Path(shutil.copytree(made("mxfp4"), tmp_path / "source"))
-    config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps({**config, "model_type": family}))
-    if family == "gpt_oss":
-        require_judged(ModelFolder(source))
-        return
-    with pytest.raises(ModelError, match="no tolerant class: mxfp4"):
-        require_judged(ModelFolder(source))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", FORMS, indirect=True)
-def test_a_tolerant_class_of_rounded_weights_is_registered(source: Path) -> None:
-    folder = open_folder(source)
-    if folder.quantisation and folder.quantisation["quant_method"] == "fp8":
-        return
-    report = report_of(folder, describe_with_progress(folder, "bfloat16"))
-    assert not ClassOptions().measured(report, "tiny", "bfloat16", None, None).exact
 
 
 @pytest.mark.slow

@@ -236,8 +236,7 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
         graphs=configuration.graphs,
         parallel=configuration.cards,
     )
-    if not settings.on_card:
-        _require_for_processors(folder)
+    _require_for_vllm(folder, on_card=settings.on_card, exact=execution_class.exact)
     if execution_class.exact:
         require_guarded(folder.quantisation)
         if settings.on_card:
@@ -253,14 +252,26 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     return settings
 
 
-def _require_for_processors(folder: ModelFolder) -> None:
+def _require_for_vllm(folder: ModelFolder, *, on_card: bool, exact: bool) -> None:
     from troth.node.engine.vllm.machine import require_words
 
     settings = folder.quantisation
+    if settings is None:
+        return
+    found = unpacked(raw_tensors(folder.path), settings)
+    if told := found.in_torch:
+        raise ConfigError("vLLM does not read such weights", ", ".join(sorted(told)), 'Set engine.name = "torch".')
+    if on_card:
+        return
     require_words(settings)
-    if settings is not None and (told := unpacked(raw_tensors(folder.path), settings).on_cards):
+    if told := found.on_cards:
         remedy = 'Set engine.device = "cuda", or engine.name = "torch"; or serve a copy of 4 bits.'
         raise ConfigError("vLLM serves such weights on a graphics card alone", ", ".join(sorted(told)), remedy)
+    if not exact and found.words_of_experts:
+        # `CPUExpertsInt4`, whatever the environment says.
+        what = "on a processor vLLM rounds what enters quantised experts, which no tolerant class allows"
+        remedy = 'Set engine.name = "torch", or use a graphics card.'
+        raise ConfigError(what, min(found.words_of_experts), remedy)
 
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:

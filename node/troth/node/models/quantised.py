@@ -64,13 +64,21 @@ class PackedWeight:
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`; `on_cards`: what
-    of them vLLM does not read on a CPU."""
+    of them vLLM does not read on a CPU, and `in_torch` what it reads nowhere."""
 
     shapes: Mapping[str, Shape]
     made: Mapping[str, PackedWeight]
     layers: frozenset[str]
     settings: Mapping[str, Any]
     on_cards: frozenset[str]
+    in_torch: frozenset[str]
+
+    @property
+    def words_of_experts(self) -> frozenset[str]:
+        """Layers of experts that are integers packed into words."""
+        words = {".qweight", ".weight_packed"}
+        named = (name for name, one in self.made.items() if one.layout.packed in words and EXPERTS.search(name))
+        return frozenset(named)
 
 
 def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpacked:
@@ -85,7 +93,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     if layouts.method == "fp8":
         _require_single_experts(tensors)
     made: dict[str, PackedWeight] = {}
-    layers, used, on_cards = set[str](), set[str](), set[str]()
+    layers, used, on_cards, in_torch = set[str](), set[str](), set[str](), set[str]()
     for tensor in tensors:
         for layout in layouts.all:
             layer = _layer(tensor, layout)
@@ -101,6 +109,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
             layers.add(layer)
             used |= {*found.tensors.values()}
             on_cards |= {layout.on_cards} - {""}
+            in_torch |= {layout.in_torch} - {""}
     if not layers:
         raise ModelError("config.json says that weights are quantised, and none is", layouts.method, OTHER_SOURCE)
     _require_no_orphans(by_name.keys() - used, layouts.all)
@@ -108,7 +117,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     layouts.require_not_excepted(layers)
     _require_one_divisor([one for one in tensors if one.name.endswith(".weight_global_scale")])
     shapes = whole | {name: one.shape for name, one in made.items()}
-    return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards))
+    return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards), frozenset(in_torch))
 
 
 def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:

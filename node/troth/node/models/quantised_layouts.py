@@ -13,7 +13,7 @@ and MXFP4 transformers' own `FP8Linear` and `Mxfp4GptOssExperts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -75,7 +75,9 @@ class PackedLayout:
     for_experts: str = ""
     """Why nothing but experts of a mixture may be packed so; empty where any layer may."""
     on_cards: str = ""
-    """Why no engine reads it on a CPU; empty where one does."""
+    """Why vLLM does not read it on a CPU; empty where it does."""
+    in_torch: str = ""
+    """Why vLLM reads it nowhere, so that torch alone does; empty where it reads it."""
 
 
 def refuse(what: str, value: Any) -> NoReturn:
@@ -264,7 +266,12 @@ def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
         wanted = {"int-quantized": "int", "float-quantized": "float"}.get(form, kind)
         if kind not in {"int", "float"} or kind != wanted or scheme.bits != 8:
             refuse(f"{form} is not of {scheme.bits} bits of the type", kind)
-        return _plain(scheme, SIGNED if kind == "int" else FLOAT8)
+        layout = _plain(scheme, SIGNED if kind == "int" else FLOAT8)
+        if group.get("input_activations") is not None:
+            return layout
+        # `_quantization_scheme_map_from_config` asserts, and `_POSSIBLE_WFP8A16_KERNELS` has none for processors.
+        whole = f"{form} with whole activations"
+        return replace(layout, in_torch=whole) if kind == "int" else replace(layout, on_cards=whole)
     refuse(
         "this format of compressed-tensors is not served; use pack-, int-, float-, naive- or nvfp4-pack-quantized", form
     )
