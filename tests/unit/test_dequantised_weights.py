@@ -330,3 +330,32 @@ def test_layers_that_engines_join_have_one_divisor(made: Callable[[str], Path], 
     tensors["model.layers.0.self_attn.o_proj.weight_global_scale"] *= 2
     save_file(tensors, source / WEIGHTS)
     FolderWeights.of(ModelFolder(source))
+
+
+@pytest.mark.parametrize(("targets", "symmetric", "taken"), [
+    (["re:.*v_proj$"], True, False),
+    (["re:.*qkv_proj$"], True, False),
+    (["re:.*[qkv]_proj$"], False, True),
+    (["re:.*v_proj$"], False, True),
+])  # fmt: skip
+def test_layers_that_engines_join_are_quantised_in_one_way(
+    targets: list[str], symmetric: bool, taken: bool, made: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """vLLM reads all three as the third, or by a name that no file has; where zero points are missing, it takes 0."""
+    source = Path(shutil.copytree(made("pack-quantized"), tmp_path / "source"))
+    config = json.loads((source / "config.json").read_text())
+    groups = config["quantization_config"]["config_groups"]
+    weights = {**groups["group_0"]["weights"], "symmetric": symmetric}
+    groups["group_1"] = groups.pop("group_0")
+    config["quantization_config"]["config_groups"] = {
+        "group_0": {"targets": targets, "weights": weights, "input_activations": None}, **groups,
+    }  # fmt: skip
+    (source / "config.json").write_text(json.dumps(config))
+    if symmetric and "qkv" not in targets[0]:
+        tensors = load_file(source / WEIGHTS)
+        save_file({n: t for n, t in tensors.items() if not n.endswith("v_proj.weight_zero_point")}, source / WEIGHTS)
+    if taken:
+        assert FolderWeights.of(ModelFolder(source)).packed
+        return
+    with pytest.raises(ModelError, match="quantised in two ways"):
+        FolderWeights.of(ModelFolder(source))

@@ -49,6 +49,10 @@ ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
 """Small layers of mixtures that engines take whole, whatever config.json says."""
 JOINED = re.compile(r"\.(?:[qkv]_proj|gate_proj|up_proj|w1|w3)(?=\.)")
 """Layers that engines compute as one with others beside them."""
+TOGETHER = {
+    ".q_proj": ".qkv_proj", ".k_proj": ".qkv_proj", ".v_proj": ".qkv_proj", ".gate_proj": ".gate_up_proj",
+    ".up_proj": ".gate_up_proj",
+}  # fmt: skip
 EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules")
 
 
@@ -89,7 +93,8 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
             than the settings say.
     """
     by_name = {one.name: one for one in tensors}
-    layouts = _Layouts(settings, {one.name.rpartition(".")[0] for one in tensors})
+    layers_of_files = {one.name.rpartition(".")[0] for one in tensors}
+    layouts = _Layouts(settings, layers_of_files | {_together(one) for one in layers_of_files})
     if layouts.method == "fp8":
         _require_single_experts(tensors)
     made: dict[str, PackedWeight] = {}
@@ -115,6 +120,7 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
     _require_no_orphans(by_name.keys() - used, layouts.all)
     whole = {one.name: one.shape for one in tensors if one.name not in used}
     layouts.require_not_excepted(layers)
+    _require_joined_alike(made, layouts)
     _require_one_divisor([one for one in tensors if one.name.endswith(".weight_global_scale")])
     shapes = whole | {name: one.shape for name, one in made.items()}
     return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards), frozenset(in_torch))
@@ -183,6 +189,10 @@ class _Layouts:
         if not (chosen := named or usual):
             raise ModelError("a layer is quantised, and quantization_config names it nowhere", layer, OTHER_SOURCE)
         return chosen[0]
+
+    def of_joined(self, layer: str) -> list[PackedLayout]:
+        """What a pattern says of the layer that engines make of this one and others."""
+        return [layout for layout, _, layers in self._named if _together(layer) in layers][:1]
 
     def require_not_excepted(self, layers: Iterable[str]) -> None:
         """An engine reads such a layer as a whole one: packed words, or numbers without their scales."""
@@ -358,6 +368,34 @@ def _require_divisor(scale: RawTensor) -> None:
     (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
     if not (0 < found < np.inf and 1 / found < np.inf):
         _refuse_tensor(scale, f"scales are divided by it, and it is {found}")
+
+
+def _together(layer: str) -> str:
+    """What engines call the layer that they make of this one and others."""
+    for single, several in TOGETHER.items():
+        layer = layer.removesuffix(single) + several if layer.endswith(single) else layer
+    return layer
+
+
+def _require_joined_alike(made: Mapping[str, PackedWeight], layouts: _Layouts) -> None:
+    """vLLM reads such layers by what is said of one of them, or of a name that they have together."""
+    known: dict[str, PackedWeight] = {}
+    for name, one in made.items():
+        joined = JOINED.sub(".*", name)
+        if joined == name:
+            continue
+        others = [known.setdefault(joined, one).layout, *layouts.of_joined(name.removesuffix(one.layout.whole))]
+        if not all(other is one.layout or _alike(other, one) for other in others):
+            raise ModelError("layers that engines compute as one are quantised in two ways", name, OTHER_SOURCE)
+
+
+def _alike(layout: PackedLayout, one: PackedWeight) -> bool:
+    try:
+        same = layout.parts(one.shape) == one.layout.parts(one.shape)
+    except ModelError:
+        return False
+    own = [getattr(each.numbers, "keywords", None) for each in (layout, one.layout)]
+    return same and layout.packed == one.layout.packed and own[0] == own[1]
 
 
 def _require_one_divisor(scales: Sequence[RawTensor]) -> None:
