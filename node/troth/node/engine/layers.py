@@ -2,7 +2,7 @@
 
 Only the tensors of the layers that are held are read: the embedding where a segment starts at layer 0, the final norm
 and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes
-on one machine share them.
+on one machine share them; quantised ones are made whole in the class' dtype, layer by layer.
 
 What of a model some segments need: which layers, and what lies before the first and after the last one.
 """
@@ -19,8 +19,8 @@ from troth.node.engine.decoder import Decoder
 from troth.node.engine.packing import Continuation, past_of
 from troth.node.errors import ModelError
 from troth.node.models.checkpoint import Checkpoint
+from troth.node.models.dequantised import FolderWeights
 from troth.node.models.folder import ModelFolder
-from troth.node.models.tensor_files import raw_tensors
 from troth.node.models.weights import read_tensors
 from troth.protocol.types import Segment
 
@@ -92,8 +92,8 @@ class LayerSlice:
         self._folder = folder
         self._file_dtype = dtype
         self._widen = widen
-        names = [one.name for one in raw_tensors(folder.path)]
-        self._checkpoint = Checkpoint(names, self.decoder.model, self.decoder.rooms)
+        self._stored = FolderWeights.of(folder)
+        self._checkpoint = Checkpoint(self._stored.shapes, self.decoder.model, self.decoder.rooms)
         self.held: dict[int, torch.nn.Module] = {}
         self._outer: dict[str, torch.Tensor] = {}
         self._has = Needs()
@@ -174,8 +174,9 @@ class LayerSlice:
                 return int(name.removeprefix(self.decoder.prefix).split(".")[0]) in missing.layers
             return name in outer
 
-        sources = self._checkpoint.sources(wanted)
-        weights = self._checkpoint.made(dict(read_tensors(self._folder, sources.__contains__)))
+        names = self._stored.tensors(self._checkpoint.sources(wanted))
+        read = dict(read_tensors(self._folder, names.__contains__))
+        weights = self._checkpoint.made(dict(self._stored.whole(read, self._file_dtype, self.device)))
         return {name: self._rounded(name, tensor) for name, tensor in weights.items()}
 
     def _rounded(self, name: str, tensor: torch.Tensor) -> torch.Tensor:

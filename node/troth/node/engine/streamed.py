@@ -23,9 +23,9 @@ from troth.node.engine.layers import LayerSlice, Needs
 from troth.node.engine.packing import Continuation
 from troth.node.engine.torch_engine import to_words
 from troth.node.errors import ModelError
+from troth.node.models.dequantised import FolderWeights
 from troth.node.models.folder import ModelFolder
 from troth.node.models.sources import Stamp, stamp
-from troth.node.models.tensor_files import raw_tensors
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 
@@ -181,9 +181,11 @@ def reference_bytes(folder: ModelFolder) -> int:
     the format of the class from the run beside, and room."""
     layers: dict[str, int] = {}
     outer = 0
-    for tensor in raw_tensors(folder.path):
-        _, layered, rest = tensor.name.partition(".layers.")
-        wide = 4 * math.prod(tensor.shape)
+    weights = FolderWeights.of(folder)
+    for name, shape in weights.shapes.items():
+        _, layered, rest = name.partition(".layers.")
+        # A quantised weight is there in the class' dtype before it is widened, and again where experts are joined.
+        wide = (8 if name in weights.packed else 4) * math.prod(shape)
         if layered:
             index = rest.partition(".")[0]
             layers[index] = layers.get(index, 0) + wide

@@ -28,8 +28,8 @@ from troth.node.engine.vllm.machine import (
     require_guarded,
 )
 from troth.node.errors import ModelError
+from troth.node.models.activations import require_judged
 from troth.node.models.folder import ModelFolder
-from troth.node.models.quantised import require_judged
 from troth.node.models.registration import register_at
 from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
@@ -219,7 +219,7 @@ class ClassOptions:
         rough = rough_class(report.model_id, report.descriptor.dtype, named, candidates=self.candidates)
         if exact is not None:
             return exact_class(rough, report.folder, exact)
-        require_judged(report.folder.quantisation, report.descriptor.dtype)
+        require_judged(report.folder)
         if calibration is not None:
             return read_calibration(calibration, report.model_id, dtype).apply(rough)
         found = shipped_calibration(report.model_id, dtype)

@@ -211,5 +211,10 @@ def _require_sound(staging: Path, report: Report) -> None:
 
     settings = folder.quantisation
     require_numbers(tensors, progress, method=str((settings or {}).get("quant_method", "")))
-    if settings is not None and (told := unpacked(tensors, settings).on_cards):
-        report(f"vLLM serves it on a graphics card alone: {', '.join(sorted(told))}")
+    if settings is None:
+        return
+    found = unpacked(tensors, settings)
+    if found.on_cards:
+        report(f"vLLM serves it on a graphics card alone: {', '.join(sorted(found.on_cards))}")
+    if found.in_torch:
+        report(f"vLLM does not serve it, torch does: {', '.join(sorted(found.in_torch))}")

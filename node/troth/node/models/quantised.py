@@ -15,12 +15,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from troth.node.errors import ModelError
+from troth.node.models.dequantising import Shape
 from troth.node.models.patterns import fitting
 from troth.node.models.quantised_layouts import (
     FLOAT8,
     PackedLayout,
     PackedPart,
-    Shape,
     awq,
     compressed,
     fp8,
@@ -47,19 +47,42 @@ MOST_EXCEPTIONS, MOST_GROUPS = 1 << 16, 64
 EXPERTS = re.compile(r"(?:^|\.)experts\.")
 ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
 """Small layers of mixtures that engines take whole, whatever config.json says."""
+JOINED = re.compile(r"\.(?:[qkv]_proj|gate_proj|up_proj|w1|w3)(?=\.)")
+"""Layers that engines compute as one with others beside them."""
+TOGETHER = {
+    ".q_proj": ".qkv_proj", ".k_proj": ".qkv_proj", ".v_proj": ".qkv_proj", ".gate_proj": ".gate_up_proj",
+    ".up_proj": ".gate_up_proj",
+}  # fmt: skip
 EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight of `shape`; `tensors`: names of those that make it, by how they end."""
+
+    layout: PackedLayout
+    shape: Shape
+    tensors: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`; `on_cards`: what
-    of them no engine reads on a CPU."""
+    of them vLLM does not read on a CPU, and `in_torch` what it reads nowhere."""
 
     shapes: Mapping[str, Shape]
-    made: frozenset[str]
+    made: Mapping[str, PackedWeight]
     layers: frozenset[str]
     settings: Mapping[str, Any]
     on_cards: frozenset[str]
+    in_torch: frozenset[str]
+
+    @property
+    def words_of_experts(self) -> frozenset[str]:
+        """Layers of experts that are integers packed into words."""
+        words = {".qweight", ".weight_packed"}
+        named = (name for name, one in self.made.items() if one.layout.packed in words and EXPERTS.search(name))
+        return frozenset(named)
 
 
 def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpacked:
@@ -70,11 +93,12 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
             than the settings say.
     """
     by_name = {one.name: one for one in tensors}
-    layouts = _Layouts(settings, {one.name.rpartition(".")[0] for one in tensors})
+    layers_of_files = {one.name.rpartition(".")[0] for one in tensors}
+    layouts = _Layouts(settings, layers_of_files | {_together(one) for one in layers_of_files})
     if layouts.method == "fp8":
         _require_single_experts(tensors)
-    shapes: dict[str, Shape] = {}
-    layers, used, on_cards = set[str](), set[str](), set[str]()
+    made: dict[str, PackedWeight] = {}
+    layers, used, on_cards, in_torch = set[str](), set[str](), set[str](), set[str]()
     for tensor in tensors:
         for layout in layouts.all:
             layer = _layer(tensor, layout)
@@ -82,20 +106,24 @@ def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpac
                 continue
             if layout.for_experts and not EXPERTS.search(layer):
                 raise ModelError(layout.for_experts, layer, "Use another copy of the model.")
-            shape, parts = _weight(layer, tensor, layout, by_name)
+            found = _weight(layer, tensor, layout, by_name)
             name = layer + layout.whole
             if name != tensor.name and name in by_name:
                 raise ModelError("a weight is there twice, quantised and whole", name, OTHER_SOURCE)
-            shapes[name] = shape
+            made[name] = found
             layers.add(layer)
-            used |= {tensor.name, *parts}
+            used |= {*found.tensors.values()}
             on_cards |= {layout.on_cards} - {""}
+            in_torch |= {layout.in_torch} - {""}
     if not layers:
         raise ModelError("config.json says that weights are quantised, and none is", layouts.method, OTHER_SOURCE)
     _require_no_orphans(by_name.keys() - used, layouts.all)
     whole = {one.name: one.shape for one in tensors if one.name not in used}
     layouts.require_not_excepted(layers)
-    return Unpacked({**whole, **shapes}, frozenset(shapes), frozenset(layers), settings, frozenset(on_cards))
+    _require_joined_alike(made, layouts)
+    _require_one_divisor([one for one in tensors if one.name.endswith(".weight_global_scale")])
+    shapes = whole | {name: one.shape for name, one in made.items()}
+    return Unpacked(shapes, made, frozenset(layers), settings, frozenset(on_cards), frozenset(in_torch))
 
 
 def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
@@ -104,14 +132,6 @@ def require_computed(settings: Mapping[str, Any] | None, dtype: int) -> None:
     if method in METHODS and method not in FLOAT32 and dtype == 0:
         what = "vLLM computes with such quantised weights in bfloat16 alone"
         raise ModelError(what, method, "Register the model with --dtype bfloat16, and serve that class.")
-
-
-def require_judged(settings: Mapping[str, Any] | None, dtype: int) -> None:
-    """Raise ModelError where no verifier could judge a tolerant class of such weights in the descriptor's dtype."""
-    if settings is not None and dtype != 0:
-        what = "a tolerant bfloat16 class is judged by float32 states, which no engine computes of quantised weights"
-        remedy = "Register an exact class (--exact, of AWQ or FP8), or take the unquantised model."
-        raise ModelError(what, str(settings.get("quant_method", "")), remedy)
 
 
 def require_named(found: Unpacked, names: Iterable[str]) -> None:
@@ -169,6 +189,10 @@ class _Layouts:
         if not (chosen := named or usual):
             raise ModelError("a layer is quantised, and quantization_config names it nowhere", layer, OTHER_SOURCE)
         return chosen[0]
+
+    def of_joined(self, layer: str) -> list[PackedLayout]:
+        """What a pattern says of the layer that engines make of this one and others."""
+        return [layout for layout, _, layers in self._named if _together(layer) in layers][:1]
 
     def require_not_excepted(self, layers: Iterable[str]) -> None:
         """An engine reads such a layer as a whole one: packed words, or numbers without their scales."""
@@ -267,15 +291,13 @@ def _layer(tensor: RawTensor, layout: PackedLayout) -> str | None:
     return tensor.name.removesuffix(layout.packed)
 
 
-def _weight(
-    layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mapping[str, RawTensor]
-) -> tuple[Shape, frozenset[str]]:
-    """The shape of one quantised weight, and the names of what lies beside it."""
+def _weight(layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mapping[str, RawTensor]) -> PackedWeight:
+    """One quantised weight."""
     if tensor.dtype not in layout.dtypes:
         _refuse_tensor(tensor, f"quantization_config wants {' or '.join(sorted(layout.dtypes))}")
     told = by_name.get(f"{layer}.weight_shape") if layout.packed == ".weight_packed" else None
     shape = layout.weight(tensor.shape) if told is None else _told_shape(told, layout.weight(tensor.shape), layout)
-    found = set[str]()
+    found = {layout.packed: tensor.name}
     for ending, part in _parts(layer, shape, layout).items():
         beside = by_name.get(layer + ending)
         if beside is None:
@@ -289,10 +311,12 @@ def _weight(
             _refuse_tensor(beside, f"a weight of {shape}, as {tensor.name} has it, wants {wanted}")
         if ending.endswith("g_idx"):
             _require_order(beside, by_name[f"{layer}{'.weight_scale' if ending[1] == 'w' else '.scales'}"])
+        if ending == ".g_idx":
+            _require_side_by_side(beside, by_name[f"{layer}.scales"].shape[0])
         if ending.endswith("_global_scale"):
             _require_divisor(beside)
-        found.add(beside.name)
-    return shape, frozenset(found)
+        found[ending] = beside.name
+    return PackedWeight(layout, shape, found)
 
 
 def _told_shape(told: RawTensor, packed: Shape, layout: PackedLayout) -> Shape:
@@ -321,6 +345,13 @@ def _require_order(order: RawTensor, scales: RawTensor) -> None:
         _refuse_tensor(order, f"its numbers go from {found.min()} to {found.max()}, and there are {count} groups")
 
 
+def _require_side_by_side(order: RawTensor, count: int) -> None:
+    """vLLM takes them so without looking, other readers as they are."""
+    found = _numbers(order)
+    if (found != np.arange(found.size) // (found.size // count)).any():
+        _refuse_tensor(order, "its inputs are not in their own order, and quantization_config says that they are")
+
+
 def _numbers(tensor: RawTensor) -> Any:
     return np.frombuffer(bytes(read_rows(tensor, 0, tensor.rows)), dtype="<i8" if tensor.dtype == "I64" else "<i4")
 
@@ -337,6 +368,44 @@ def _require_divisor(scale: RawTensor) -> None:
     (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
     if not (0 < found < np.inf and 1 / found < np.inf):
         _refuse_tensor(scale, f"scales are divided by it, and it is {found}")
+
+
+def _together(layer: str) -> str:
+    """What engines call the layer that they make of this one and others."""
+    for single, several in TOGETHER.items():
+        layer = layer.removesuffix(single) + several if layer.endswith(single) else layer
+    return layer
+
+
+def _require_joined_alike(made: Mapping[str, PackedWeight], layouts: _Layouts) -> None:
+    """vLLM reads such layers by what is said of one of them, or of a name that they have together."""
+    known: dict[str, PackedWeight] = {}
+    for name, one in made.items():
+        joined = JOINED.sub(".*", name)
+        if joined == name:
+            continue
+        others = [known.setdefault(joined, one).layout, *layouts.of_joined(name.removesuffix(one.layout.whole))]
+        if not all(other is one.layout or _alike(other, one) for other in others):
+            raise ModelError("layers that engines compute as one are quantised in two ways", name, OTHER_SOURCE)
+
+
+def _alike(layout: PackedLayout, one: PackedWeight) -> bool:
+    try:
+        same = layout.parts(one.shape) == one.layout.parts(one.shape)
+    except ModelError:
+        return False
+    own = [getattr(each.numbers, "keywords", None) for each in (layout, one.layout)]
+    return same and layout.packed == one.layout.packed and own[0] == own[1]
+
+
+def _require_one_divisor(scales: Sequence[RawTensor]) -> None:
+    """Layers that vLLM computes as one have one divisor there: the largest of theirs, whatever the others are."""
+    known: dict[str, tuple[str, Any]] = {}
+    for scale in scales:
+        (found,) = np.frombuffer(bytes(read_rows(scale, 0, scale.rows)), dtype="<f4")
+        name, other = known.setdefault(JOINED.sub(".*", scale.name), (scale.name, found))
+        if other != found:
+            _refuse_tensor(scale, f"{name} has {other}, this one {found}, and engines have one scale for both layers")
 
 
 def _require_no_orphans(names: Iterable[str], layouts: Sequence[PackedLayout]) -> None:

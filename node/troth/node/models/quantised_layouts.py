@@ -13,14 +13,20 @@ and MXFP4 transformers' own `FP8Linear` and `Mxfp4GptOssExperts`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from troth.node.errors import ModelError
+from troth.node.models import dequantising
+from troth.node.models.dequantising import WORD, Shape
 
-Shape = tuple[int, ...]
-WORD = 32
-"""Bits of a word that holds several packed numbers."""
+if TYPE_CHECKING:
+    import torch
+
+
+Numbers = Callable[[Mapping[str, "torch.Tensor"], Shape, "torch.dtype"], "torch.Tensor"]
+"""The weight, by the tensors that make it, by how their names end; its shape; and a class' dtype."""
 SCALES = frozenset({"F16", "BF16", "F32"})
 WORDS, BYTES, SIGNED, FLOAT8, SINGLE = (frozenset({name}) for name in ("I32", "U8", "I8", "F8_E4M3", "F32"))
 SCALAR: tuple[Shape, ...] = ((), (1,))
@@ -54,6 +60,7 @@ class PackedLayout:
         packed: ends the name of the tensor that holds the numbers; `dtypes` are its own.
         weight: the whole weight's shape, by that of what is packed; raises ModelError where there is none.
         parts: what has to lie beside it, by how its name ends, for a weight of that shape.
+        numbers: what all of them stand for (`dequantising`).
         whole: ends the name of the whole weight.
     """
 
@@ -61,13 +68,16 @@ class PackedLayout:
     dtypes: frozenset[str]
     weight: Callable[[Shape], Shape]
     parts: Callable[[Shape], Mapping[str, PackedPart]]
+    numbers: Numbers
     whole: str = ".weight"
     endings: frozenset[str] = field(default_factory=frozenset)
     """How names of parts end, of any weight: none lies there without its packed tensor."""
     for_experts: str = ""
     """Why nothing but experts of a mixture may be packed so; empty where any layer may."""
     on_cards: str = ""
-    """Why no engine reads it on a CPU; empty where one does."""
+    """Why vLLM does not read it on a CPU; empty where it does."""
+    in_torch: str = ""
+    """Why vLLM reads it nowhere, so that torch alone does; empty where it reads it."""
 
 
 def refuse(what: str, value: Any) -> NoReturn:
@@ -143,7 +153,8 @@ def awq(settings: Mapping[str, Any]) -> PackedLayout:
             ".qzeros": PackedPart(WORDS, ((count, outputs // factor),)),
         }
 
-    return PackedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros"}))
+    endings = frozenset({".scales", ".qzeros"})
+    return PackedLayout(".qweight", WORDS, weight, parts, dequantising.awq, endings=endings)
 
 
 def gptq(settings: Mapping[str, Any]) -> PackedLayout:
@@ -180,7 +191,10 @@ def gptq(settings: Mapping[str, Any]) -> PackedLayout:
 
     endings = frozenset({".scales", ".qzeros", ".g_idx"})
     on_cards = "" if bits == 4 else f"GPTQ of {bits} bits"
-    return PackedLayout(".qweight", WORDS, weight, parts, endings=endings, for_experts=groups_of, on_cards=on_cards)
+    numbers = partial(dequantising.gptq, bits=bits)
+    return PackedLayout(
+        ".qweight", WORDS, weight, parts, numbers, endings=endings, for_experts=groups_of, on_cards=on_cards
+    )
 
 
 def _refuse_gptq(read: str, said: str, remedy: str) -> NoReturn:
@@ -196,7 +210,8 @@ def fp8(settings: Mapping[str, Any]) -> PackedLayout:
     given = PackedPart(SCALES, SCALAR, needed=scheme == "static")
     if block is None:
         of_all = {".weight_scale": PackedPart(SCALES, SCALAR), ".input_scale": given}
-        return PackedLayout(".weight", FLOAT8, _matrix, lambda _shape: of_all, endings=frozenset(of_all))
+        numbers = partial(dequantising.fp8, block=None)
+        return PackedLayout(".weight", FLOAT8, _matrix, lambda _shape: of_all, numbers, endings=frozenset(of_all))
     rows, columns = block_of(block)
     dtypes = frozenset({"F8_E8M0", "U8"}) if settings.get("scale_fmt") == "ue8m0" else SCALES
     dtypes |= SCALES
@@ -205,7 +220,11 @@ def fp8(settings: Mapping[str, Any]) -> PackedLayout:
         blocks = (-(-shape[0] // rows), -(-shape[1] // columns))
         return {".weight_scale_inv": PackedPart(dtypes, (blocks,)), ".input_scale": given}
 
-    return PackedLayout(".weight", FLOAT8, _matrix, parts, endings=frozenset({".weight_scale_inv", ".input_scale"}))
+    endings, numbers = (
+        frozenset({".weight_scale_inv", ".input_scale"}),
+        partial(dequantising.fp8, block=(rows, columns)),
+    )
+    return PackedLayout(".weight", FLOAT8, _matrix, parts, numbers, endings=endings)
 
 
 def block_of(said: Any) -> tuple[int, int]:
@@ -228,7 +247,8 @@ def mxfp4(_settings: Mapping[str, Any]) -> PackedLayout:
         experts, inputs, outputs = shape
         return {"_scales": PackedPart(BYTES, ((experts, outputs, inputs // MX_GROUP),))}
 
-    return PackedLayout("_blocks", BYTES, weight, parts, whole="", endings=frozenset({"_scales"}))
+    endings = frozenset({"_scales"})
+    return PackedLayout("_blocks", BYTES, weight, parts, dequantising.mxfp4, whole="", endings=endings)
 
 
 def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
@@ -246,7 +266,12 @@ def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
         wanted = {"int-quantized": "int", "float-quantized": "float"}.get(form, kind)
         if kind not in {"int", "float"} or kind != wanted or scheme.bits != 8:
             refuse(f"{form} is not of {scheme.bits} bits of the type", kind)
-        return _plain(scheme, SIGNED if kind == "int" else FLOAT8)
+        layout = _plain(scheme, SIGNED if kind == "int" else FLOAT8)
+        if group.get("input_activations") is not None:
+            return layout
+        # `_quantization_scheme_map_from_config` asserts, and `_POSSIBLE_WFP8A16_KERNELS` has none for processors.
+        whole = f"{form} with whole activations"
+        return replace(layout, in_torch=whole) if kind == "int" else replace(layout, on_cards=whole)
     refuse(
         "this format of compressed-tensors is not served; use pack-, int-, float-, naive- or nvfp4-pack-quantized", form
     )
@@ -273,7 +298,8 @@ def _nvfp4(weights: Mapping[str, Any], activations: Any) -> PackedLayout:
         }
 
     endings = frozenset({".weight_scale", ".weight_global_scale", ".input_global_scale"})
-    return PackedLayout(".weight_packed", BYTES, weight, parts, endings=endings, on_cards="NVFP4")
+    numbers = dequantising.nvfp4
+    return PackedLayout(".weight_packed", BYTES, weight, parts, numbers, endings=endings, on_cards="NVFP4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +363,8 @@ def _packed(scheme: _Scheme) -> PackedLayout:
 
     endings = frozenset({".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"})
     on_cards = "" if scheme.bits == 4 else f"packed words of {scheme.bits} bits"
-    return PackedLayout(".weight_packed", WORDS, weight, parts, endings=endings, on_cards=on_cards)
+    numbers = partial(dequantising.packed, bits=scheme.bits)
+    return PackedLayout(".weight_packed", WORDS, weight, parts, numbers, endings=endings, on_cards=on_cards)
 
 
 def _plain(scheme: _Scheme, dtypes: frozenset[str]) -> PackedLayout:
@@ -354,4 +381,5 @@ def _plain(scheme: _Scheme, dtypes: frozenset[str]) -> PackedLayout:
         }
 
     endings = {".weight_scale", ".weight_zero_point", ".weight_g_idx", ".input_scale", ".input_zero_point"}
-    return PackedLayout(".weight", dtypes, _matrix, parts, endings=frozenset(endings))
+    numbers = partial(dequantising.plain, rows=scheme.block[0])
+    return PackedLayout(".weight", dtypes, _matrix, parts, numbers, endings=frozenset(endings))

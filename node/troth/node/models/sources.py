@@ -208,10 +208,10 @@ def require_weights(folder: ModelFolder) -> Sequence[RawTensor]:
     settings = folder.quantisation
     quantised = None if settings is None else unpacked(tensors, settings)
     shapes = {one.name: one.shape for one in tensors} if quantised is None else quantised.shapes
-    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"), quantised=True)
+    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"))
     checkpoint = Checkpoint(shapes, decoder.model, decoder.rooms)
     checkpoint.require_whole(shapes, decoder.tied)
-    used = checkpoint.sources(lambda _name: True) - (frozenset() if quantised is None else quantised.made)
+    used = checkpoint.sources(lambda _name: True) - (frozenset() if quantised is None else quantised.made.keys())
     if other := next((one for one in tensors if one.name in used and one.dtype not in FLOATS), None):
         what = "config.json says nothing of a quantisation of this weight, and it is none of floats"
         raise ModelError(what, f"{other.name}: {other.dtype}", OTHER_SOURCE)

@@ -227,6 +227,9 @@ NO_NUMBERS: Mapping[str, Callable[[memoryview], bool]] = {
 """Whether bytes hold what is no number in an engine: NaN, infinity, or what becomes infinite when it is rounded."""
 SHARED_SCALES = "_scales"
 """Ends the names of MXFP4's exponents, which files hold as bytes without a type of their own."""
+ZEROS = ".qzeros"
+MIDDLE = frozenset({0x77777777, 0x88888888, 0x7F7F7F7F, 0x80808080})
+"""Words of zero points in the middle, of 4 and 8 bits: as they are, or one too small, as GPTQ's first format has."""
 
 
 def require_numbers(
@@ -246,4 +249,19 @@ def require_numbers(
         for first, end in pieces(tensor) if broken is not None else ():
             if broken is not None and broken(read_rows(tensor, first, end)):
                 raise ModelError("the weights hold NaN or infinity", f"{tensor.name} in {tensor.path.name}", REMEDY)
+        if method == "gptq" and tensor.name.endswith(ZEROS):
+            _require_middle(tensor)
         progress(tensor.length)
+
+
+def _require_middle(tensor: RawTensor) -> None:
+    """Raise ModelError where GPTQ's zero points are not those that symmetric numbers have: vLLM reads none, and other
+    readers would make another model of them."""
+    words = {
+        int(one)
+        for first, end in pieces(tensor)
+        for one in set(np.frombuffer(read_rows(tensor, first, end), "<u4").tolist())
+    }
+    if len(words) != 1 or not words <= MIDDLE:
+        told = f"{tensor.name} in {tensor.path.name}: {', '.join(f'{one:08x}' for one in sorted(words)[:4])}"
+        raise ModelError("zero points are not in the middle, and quantization_config says that they are", told, REMEDY)

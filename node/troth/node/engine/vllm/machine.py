@@ -8,6 +8,7 @@ on CUDA. A class on CPU names the size of a cache.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,3 +156,25 @@ def require_guarded(quantisation: Mapping[str, Any] | None) -> None:
         shown = f"{method or 'unnamed'} {quantisation.get('format', '')}".strip()
         what = f"weights quantised as {shown} give no exact class: vLLM has no batch-invariant kernels for them"
         raise ConfigError(what, None, "Use AWQ, FP8 or whole weights.")
+
+
+def require_words(quantisation: Mapping[str, Any] | None) -> None:
+    """Refuse weights of four bits on a processor for which vLLM's builds have no kernels of them.
+
+    Raises:
+        ConfigError: on x86 they need AVX-512, and MXFP4 needs AMX (`CpuPlatform.import_kernels`, `CPUExpertsMxfp4`).
+    """
+    import torch
+
+    if quantisation is None or platform.machine().lower() not in {"x86_64", "amd64"}:
+        return
+    method = str(quantisation.get("quant_method", "")).lower()
+    if method == "mxfp4":
+        needed, there = "AMX", torch.cpu._is_amx_tile_supported()
+    elif method in {"awq", "gptq"} or "pack-quantized" in str(quantisation):
+        needed, there = "AVX-512", torch.cpu._is_avx512_supported()
+    else:
+        return
+    if not there:
+        what = f"vLLM computes with such weights on processors that have {needed}, and this one has not"
+        raise ConfigError(what, method, 'Set engine.name = "torch", or use a graphics card.')

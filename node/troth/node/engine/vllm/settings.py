@@ -25,6 +25,8 @@ ENVIRONMENT = {
     # Tokens are chosen before vLLM's sampler; this one of its ways reads the batch's size (issue 51187).
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
+ROUNDING = ("VLLM_MARLIN_INPUT_DTYPE", "VLLM_HUMMING_INPUT_QUANT_CONFIG")
+"""By these an operator could have activations rounded that the class has whole."""
 PROCESSORS = {1: "troth.node.engine.vllm.noise:PublicNoise", 2: "troth.node.engine.vllm.slot_noise:SlotNoise"}
 """What chooses tokens, for each of vLLM's model runners. The second one needs Triton, which no CPU build has."""
 CARD_BATCH, CARD_STEP = 256, 8192
@@ -138,11 +140,16 @@ class EngineSettings:
             # Kernels whose result for one request does not depend on what else is in the batch. On CPU the ordinary
             # ones are so already, and this switch would call kernels that are not there.
             "VLLM_BATCH_INVARIANT": str(int(self.on_card and self.exact)),
+            # Where a processor has AMX, vLLM would round what enters layers of 4 bits to 8: far from the float32
+            # states that a tolerant class is judged by. An exact class has bits of its own, with or without.
+            "VLLM_CPU_INT4_W4A8": str(int(self.exact)),
         }
 
     def prepare_environment(self) -> None:
         """Set it, before vLLM is imported, for this process and those it starts."""
         os.environ.update(self.environment())
+        for name in ROUNDING:
+            os.environ.pop(name, None)
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         # Standard output belongs to the command: it may be JSON.
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
