@@ -40,9 +40,12 @@ from troth.audit.report import Finding, FindingKind
 from troth.node.configuration import FILE, HostingConsent, NodeInitOptions, load, render
 from troth.node.errors import ConfigError
 from troth.node.organisations import model_name, taken_by
+from troth.protocol.bindings import ORGANISATIONS, named
+from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import EventLog
 from troth.protocol.market import events as on
 from troth.protocol.market.types import GroupEntry
 from troth.protocol.market.views import rules_in
@@ -50,9 +53,11 @@ from troth.protocol.organisation_events import (
     Contributed,
     DeploymentStopped,
     HostingEnded,
+    ModelDeployed,
     OrganisationEvent,
     OrganisationsState,
     ReserveReturned,
+    parse_organisation_log,
 )
 from troth.protocol.organisations import (
     OrganisationsPlace,
@@ -65,6 +70,19 @@ from troth.protocol.organisations import (
 from troth.protocol.reputation import ONE
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 from troth.routing.placement.demand import ModelDemand, by_demand
+
+# ---- reading
+
+
+def test_a_source_that_is_no_text_keeps_nobody_from_reading_the_contract() -> None:
+    announced = named("event", ORGANISATIONS)["ModelDeployed"]
+    data = [one for one in announced.inputs if not one.indexed]
+    written = encode_parameters(data, [1, 4, 5, SERVED, 0, "own/model"]).replace(b"own/model", b"own/\xff\xfe\x80el")
+    indexed = (Hash32((1).to_bytes(32)), Hash32(bytes(12) + bytes.fromhex(ALICE[2:])), Hash32(CLASS))
+    event = parse_organisation_log(EventLog(CONTRACT, (Hash32(announced.topic), *indexed), written, META))
+    assert isinstance(event, ModelDeployed)
+    assert (event.owner, event.reserve, event.source) == (ALICE, SERVED, "own/\ufffd\ufffd\ufffdel")
+
 
 # ---- earning
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from troth.protocol.bindings import AbiEntry, Parameter
-from troth.protocol.bindings.structs import Converter, converter, decode_parameters, field_names
+from troth.protocol.bindings.structs import Converter, converter, decode_announced, field_names
 from troth.protocol.errors import InvalidField
 from troth.protocol.types import Address, Hash32
 
@@ -51,8 +51,8 @@ class EventDecoder(Generic[Made]):
         if len(log.topics) != len(self.topics) + 1:
             raise InvalidField(f"{self.name} has {len(self.topics)} indexed fields", log.topics, "Check the node.")
         values = (
-            *decode_parameters(self.topics, b"".join(log.topics[1:])),
-            *decode_parameters(self.data, log.data),
+            *decode_announced(self.topics, b"".join(log.topics[1:])),
+            *decode_announced(self.data, log.data),
         )
         ordered = (convert(values[index]) for index, convert in zip(self.order, self.converters, strict=True))
         return self.make(*ordered, log.meta)

@@ -13,7 +13,10 @@ from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from eth_abi import decode, encode
+from eth_abi.codec import ABICodec
+from eth_abi.decoding import StringDecoder
 from eth_abi.exceptions import DecodingError, EncodingError
+from eth_abi.registry import registry
 
 from troth.protocol.bindings import Parameter
 from troth.protocol.errors import InvalidField
@@ -58,12 +61,32 @@ def encode_parameters(parameters: Sequence[Parameter], values: Sequence[object])
 
 def decode_parameters(parameters: Sequence[Parameter], data: bytes) -> tuple[Any, ...]:
     """Fields of ABI-encoded ``data``; raises InvalidField if it does not have the form of ``parameters``."""
+    return _decoded(decode, parameters, data)
+
+
+def _decoded(read: Callable[..., Any], parameters: Sequence[Parameter], data: bytes) -> tuple[Any, ...]:
     try:
-        decoded: tuple[Any, ...] = decode([parameter.type for parameter in parameters], data)
+        decoded: tuple[Any, ...] = read([parameter.type for parameter in parameters], data)
     except (DecodingError, OverflowError, ValueError) as error:
         names = ", ".join(parameter.name for parameter in parameters)
         raise InvalidField(f"The data is no encoding of ({names})", data, "Compare contract and bindings.") from error
     return decoded
+
+
+def decode_announced(parameters: Sequence[Parameter], data: bytes) -> tuple[Any, ...]:
+    """As ``decode_parameters``, for what an event announces: bytes of a string that are no character become U+FFFD.
+
+    Not every contract asks what strangers write, and one such byte would keep all from reading what follows.
+    """
+    return _decoded(_codec_of_strangers().decode, parameters, data)
+
+
+@lru_cache(maxsize=1)
+def _codec_of_strangers() -> ABICodec:
+    lenient = registry.copy()
+    lenient.unregister_decoder("string")
+    lenient.register_decoder("string", StringDecoder(handle_string_errors="replace"), label="string")
+    return ABICodec(lenient)
 
 
 def field_names(kind: Any) -> tuple[str, ...]:
