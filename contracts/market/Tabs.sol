@@ -6,7 +6,7 @@ import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/Signa
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Pots} from "./Pots.sol";
 import {IBank} from "./interfaces/IBank.sol";
-import {Movement, PotKind, Tab, TabState, Voucher} from "./interfaces/MarketTypes.sol";
+import {PotKind, Tab, TabState, Voucher} from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Purse, Purses} from "./libraries/Purses.sol";
 
@@ -144,13 +144,13 @@ abstract contract Tabs is Pots {
         if (_claims[id] != 0) revert ClaimUnderWay(id);
         purse.word = Purses.asSecond(word.second());
         uint96 rest = uint96(word.balance());
-        if (rest != 0 && !_send(tab.payer, rest)) {
-            // It stays here until the payer can be paid, and nobody else waits for that.
-            _add(PotKind.Tab, id, rest);
-            _announce(id, Movement(PotKind.Tab, id, PotKind.Credit, _id(tab.payer), rest));
-            rest = 0;
-        }
+        // Before the payer is called, who may open the tab again: events are folded in their order.
         emit TabClosed(id, rest);
+        if (rest != 0 && !_send(tab.payer, rest)) {
+            // It comes back, and stays here until the payer can be paid; nobody else waits for that.
+            bytes32 account = _id(tab.payer);
+            emit Collected(id, tab.payer, PotKind.Credit, account, rest, _put(_credits[account], rest));
+        }
     }
 
     // ---------------------------------------------------------------------------------------------------------- reads

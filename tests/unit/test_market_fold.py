@@ -125,6 +125,15 @@ def test_a_tab_keeps_what_was_redeemed_through_its_lives() -> None:
     assert again.tabs[TAB].tab == Tab(PAYER, PAYEE, KEY)
 
 
+def test_what_the_payer_of_a_closed_tab_does_not_take_comes_back_to_its_credit() -> None:
+    state = fold([opened(), on.TabClosing(TAB, 90, META), on.TabClosed(TAB, 100, META)])
+    assert state.held() == 0
+    payer = account_id(PAYER)
+    state = apply(on.Collected(TAB, PAYER, PotKind.CREDIT, payer, 100, 100, META), state)
+    assert (state.pot(PotKind.CREDIT, payer), state.held()) == (100, 100)
+    assert not state.tab_state(TAB).known
+
+
 def test_tabs_refuse_what_their_past_excludes() -> None:
     state = fold([opened()])
     refuses(opened(), state)

@@ -78,7 +78,8 @@ interface IBank {
     ///         payee's credit are `paid` more.
     event TabRedeemed(bytes32 indexed tab, uint96 paid);
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
-    /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
+    /// @notice `returned` is sent to the payer. Where the payer cannot be paid, it comes back by the Collected that
+    ///         follows, to the payer's credit.
     event TabClosed(bytes32 indexed tab, uint96 returned);
     /// @notice `amount` counts as redeemed, and the tab did not pay it: the payer's stake did, or it is what a struck
     ///         claim cost the payer.

@@ -368,11 +368,11 @@ contract BankTabsTest is BankTest {
         receiver.refuse(true);
         bytes32 other = keccak256(abi.encode(Tab(address(receiver), payee, key)));
         vm.expectEmit(address(bank));
-        emit IBank.Moved(
-            other, PotKind.Tab, other, PotKind.Credit, account_(address(receiver)), 1 ether, 0, 1 ether
-        );
+        emit IBank.TabClosed(other, 1 ether);
         vm.expectEmit(address(bank));
-        emit IBank.TabClosed(other, 0);
+        emit IBank.Collected(
+            other, address(receiver), PotKind.Credit, account_(address(receiver)), 1 ether, 1 ether
+        );
         bank.finishClosing(Tab(address(receiver), payee, key));
         assertEq(creditOf(address(receiver)), 1 ether);
         receiver.refuse(false);
@@ -389,6 +389,23 @@ contract BankTabsTest is BankTest {
         assertFalse(receiver.called());
         assertEq(bytes4(receiver.refusal()), IBank.UnknownTab.selector);
         assertEq(held(), DEPOSIT);
+    }
+
+    /// @dev Who folds events would otherwise see a tab open that is open, and refuse all that the chain says from there on.
+    function test_ATabThatItsPayerOpensAgainOnBeingPaidWasClosedBefore() public {
+        Receiver receiver = receiverWithTab();
+        bytes memory agreed = signed(KEY, consentHash(address(receiver), payee));
+        bytes memory opening = abi.encodeCall(IBank.openTab, (payee, key, 1 ether, agreed));
+        receiver.callBack(address(receiver), abi.encodeCall(Receiver.execute, (address(bank), 1 ether, opening)));
+        bytes32 other = keccak256(abi.encode(Tab(address(receiver), payee, key)));
+        vm.expectEmit(address(bank));
+        emit IBank.TabClosed(other, 1 ether);
+        vm.expectEmit(address(bank));
+        emit IBank.TabOpened(other, address(receiver), payee, key, 1 ether);
+        bank.finishClosing(Tab(address(receiver), payee, key));
+        assertTrue(receiver.called(), "it was opened again");
+        equal(bank.tabOf(other), 1 ether, 0, 0, true);
+        assertEq(held(), 1 ether);
     }
 
     function receiverWithTab() private returns (Receiver receiver) {

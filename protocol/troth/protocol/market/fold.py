@@ -167,7 +167,7 @@ def _redeemed(event: on.TabRedeemed, state: State) -> State:
 
 
 def _tab_closed(event: on.TabClosed, state: State) -> State:
-    """The rest was sent to the payer, or moved to its credit before."""
+    """The rest leaves; what the payer does not take comes back by the ``Collected`` that follows."""
     if state.pot(PotKind.TAB, event.tab) != event.returned:
         _refuse("A closed tab returns all that it holds", event)
     state = replace(_with_tab(state, event.tab, closes_at=0, known=False), went_out=state.went_out + event.returned)

@@ -130,7 +130,7 @@ class TabClosing:
 
 @dataclass(frozen=True, slots=True)
 class TabClosed:
-    """The rest was sent to the payer; 0 after it was moved to the payer's credit instead."""
+    """The rest is sent to the payer; where it cannot be paid, ``Collected`` into its credit follows."""
 
     tab: Hash32
     returned: int
