@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from troth.transport.command_options import grouped, option_group
+from troth.transport.command_options import grouped, option_group, show
 
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_TEST_RPC", help="A chain node.")]
 FolderOption = Annotated[Path, typer.Option("--home", help="A folder.")]
@@ -95,3 +95,13 @@ def test_a_group_cannot_be_changed() -> None:
     place = Place(rpc="x")
     with pytest.raises(dataclasses.FrozenInstanceError):
         place.rpc = "y"  # type: ignore[misc]
+
+
+def test_what_strangers_wrote_on_a_chain_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not every contract asks for plain text: a name could clear the screen, or look like a line of ours."""
+    show({"name": "mine", "sources": ["a\x1b[2J\nowner  0x1", "b\u202e"]}, False)
+    assert capsys.readouterr().out.splitlines() == [
+        "name     mine",
+        "sources  a\ufffd[2J\ufffdowner  0x1",
+        "         b\ufffd",
+    ]

@@ -203,6 +203,8 @@ def show(result: Mapping[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     from troth.protocol.amounts import lines, readable
+    from troth.transport.errors import visible
 
     for line in lines(readable(result, asset_price())):
-        typer.echo(line)
+        # Contracts keep what strangers wrote: no name of theirs steers the terminal, or looks like a line of ours.
+        typer.echo(visible(line))
