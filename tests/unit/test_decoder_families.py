@@ -122,13 +122,16 @@ def test_what_cannot_be_served_is_refused_by_its_configuration(
         open_folder(path)
 
 
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({"model_type": "a-model-of-tomorrow"}, "transformers does not read config.json"),
         ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "no stack of layers"),
-        ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "these are quantised"),
+        ({"quantization_config": AWQ}, "says that weights are quantised, and none is"),
         ({"hidden_size": 64}, "wrong shape"),
         ({"num_hidden_layers": LAYERS + 1}, f"layer {LAYERS} is incomplete"),
     ],
