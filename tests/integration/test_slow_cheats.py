@@ -49,11 +49,6 @@ FRAGILE = (
 )  # fmt: skip
 """A French sentence and what was written to it: of all hostile prompts the one whose noise hangs most on attention."""
 GROUPS = partial(tampering.rounded, bits=8, group=32)
-AS_MEASURED = pytest.mark.skipif(
-    not torch.cpu._is_avx512_supported(),
-    reason="without AVX-512 this verifier is noisier than those that the weakest cheats were measured with: "
-    "one task did not tell (excess 0.56 in place of 1)",
-)
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +79,10 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
     ("change", "stake"),
     [
         (partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"), False),
-        pytest.param(partial(tampering.integer_cache, bits=8, group=32), False, marks=AS_MEASURED),
+        pytest.param(partial(tampering.integer_cache, bits=8, group=32), False),
         pytest.param(
             partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3),
             True,
-            marks=AS_MEASURED,
         ),
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],

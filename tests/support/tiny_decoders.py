@@ -17,6 +17,7 @@ from troth.node.engine.exact_layers import ExactSlice
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.packing import Continuation
 from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words, to_words
+from troth.node.engine.wide_products import wide_products
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.importing import write_config
 from troth.protocol.types import Segment
@@ -191,10 +192,11 @@ async def grow(engine: TorchEngine, inputs: NDArray[Any], ends: Sequence[int]) -
 
 
 def by_transformers(folder: ModelFolder, dtype: torch.dtype) -> tuple[torch.Tensor, NDArray[np.float32]]:
-    """States and logits of the whole text without a cache; attention as transformers itself chooses."""
+    """States and logits of the whole text without a cache; attention as transformers itself chooses, products as this
+    processor multiplies."""
     attention = "eager" if folder.config.get("attn_logit_softcapping") else None
     options = {"attn_implementation": attention} if attention else {}
     model = AutoModelForCausalLM.from_pretrained(folder.path, dtype=dtype, **options).eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), wide_products(torch.empty(1, len(TOKENS), 0, dtype=dtype)):
         found = model(torch.from_numpy(TOKENS)[None], use_cache=False, output_hidden_states=True)
     return found.hidden_states[-1][0], found.logits[0].float().numpy()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -104,6 +106,27 @@ async def test_a_peer_that_reads_nothing_does_not_hold_it_up(tmp_path: Path) -> 
             await server.stop()
         with pytest.raises(ChannelUnavailable), naming_errors("the server"):
             await client.get("/quick")
+
+
+def tls_request(port: int, asked: bytes) -> ssl.SSLSocket:
+    """A connection that has sent something, and reads nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connection = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+    connection.sendall(asked)
+    return connection
+
+
+async def test_a_peer_whose_connection_the_server_had_closed_before_does_not_hold_it_up(tmp_path: Path) -> None:
+    """It was told the end of TLS after its answer, and did not see it: to tell it twice is an error of asyncio's."""
+    asked = b"GET /quick HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    async with asking(tmp_path, Asked(), GRACE) as (server, _):
+        connection = await asyncio.to_thread(tls_request, server.port, asked)
+        with connection:
+            while not any(one.transport.is_closing() for one in server._server.server_state.connections):
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(SECONDS):
+                await server.stop()
 
 
 async def test_what_is_being_answered_is_answered(tmp_path: Path) -> None:

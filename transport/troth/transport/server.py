@@ -219,7 +219,9 @@ class _Server(uvicorn.Server):
         now = time.monotonic()
         for connection in list(self.server_state.connections):
             if connection not in closing:
-                connection.shutdown()
+                # asyncio forgets what is left to send of a connection that is closed twice.
+                if not connection.transport.is_closing():
+                    connection.shutdown()
                 closing[connection] = now if connection.transport.is_closing() else math.inf
             elif now - closing[connection] > GOODBYE_SECONDS and not connection.transport.get_write_buffer_size():
                 connection.transport.abort()

@@ -27,6 +27,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 from troth.node.engine.architectures import require_known_settings, require_one_architecture
 from troth.node.engine.attention_cache import CacheShape
 from troth.node.engine.packing import PACKED, Past, WatchedPast
+from troth.node.engine.wide_products import WORTHWHILE, wide_products
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import QUANTISATIONS, ModelFolder
@@ -102,7 +103,10 @@ class Decoder:
     """A model without weights in its layers; `entry` and `ending` name the weights before and after them.
 
     `packs`: several sequences can go through it in one pass, for which `joins` says how (see `packing.PackedPast`).
+    `fewest_widened`: rows of a pass from which products in bfloat16 may be widened (see `wide_products`).
     """
+
+    fewest_widened = WORTHWHILE
 
     def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> None:
         """Build it.
@@ -195,7 +199,7 @@ class Decoder:
         positions = past.positions(rows.shape[1], rows.device).unsqueeze(0)
         self.passage = passage
         try:
-            with past.at_work():
+            with past.at_work(), wide_products(rows, self.fewest_widened):
                 made = self.base(inputs_embeds=rows, position_ids=positions, past_key_values=past, use_cache=True)
         finally:
             self.passage = None
@@ -206,7 +210,8 @@ class Decoder:
         """What the model's head makes of (sequences, positions, hidden size) post-norm rows, soft caps included."""
         setattr(self.model, self._base_name, _Given())
         try:
-            made: torch.Tensor = self.model(inputs_embeds=rows, use_cache=False).logits
+            with wide_products(rows, self.fewest_widened):
+                made: torch.Tensor = self.model(inputs_embeds=rows, use_cache=False).logits
         finally:
             setattr(self.model, self._base_name, self.base)
         return made.float()

@@ -54,6 +54,8 @@ class ExactSlice(LayerSlice):
         if not self.decoder.model._can_set_attn_implementation():
             what = "the family computes its attention by itself, so that its shapes cannot be fixed"
             raise ModelError(what, self.config.model_type, "Serve a tolerant class of it.")
+        # A block is as many rows, however few of them are new.
+        self.decoder.fewest_widened = 1
         self.config._attn_implementation = NAME
         self.config._experts_implementation = "eager"
         for part in self.decoder.base.children():
