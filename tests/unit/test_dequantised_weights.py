@@ -133,27 +133,61 @@ def test_packed_words_hold_what_was_packed(data: Any, bits: int, symmetric: bool
     assert torch.equal(found, wanted)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data(), st.sampled_from(["int", "float"]), st.sampled_from(["tensor", "channel", "group", "block"]))
-def test_numbers_of_eight_bits_are_scaled_where_they_lie(data: Any, kind: str, strategy: str) -> None:
-    """Blocks do not have to divide the outputs."""
+@settings(max_examples=30, deadline=None)
+@given(
+    st.data(),
+    st.sampled_from(["int", "float"]),
+    st.sampled_from(["tensor", "channel", "group", "block"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_numbers_of_eight_bits_are_scaled_where_they_lie(
+    data: Any, kind: str, strategy: str, symmetric: bool, ordered: bool
+) -> None:
+    """Blocks do not have to divide the outputs; whole numbers may have zero points, and inputs a group of their own."""
     outputs, inputs = 20, 32
+    symmetric, ordered = symmetric or kind == "float", ordered and strategy == "group"
     rows, size = {"tensor": (outputs, inputs), "channel": (1, inputs), "group": (1, 8), "block": (8, 16)}[strategy]
     levels = number(data.draw, 255, outputs, inputs) - 128
     held = scales(data.draw, -(-outputs // rows), inputs // size)
+    zeros = torch.zeros(held.shape, dtype=torch.int64) if symmetric else number(data.draw, 255, *held.shape) - 128
+    order = number(data.draw, inputs // size - 1, inputs) if ordered else torch.arange(inputs) // size
     weight = levels.to(torch.int8) if kind == "int" else levels.to(torch.float8_e4m3fn)
     told = {
         "num_bits": 8, "type": kind, "strategy": strategy, "group_size": 8 if strategy == "group" else None,
-        "block_structure": [8, 16],
+        "block_structure": [8, 16], "symmetric": symmetric, "actorder": "group" if ordered else None,
     }  # fmt: skip
     layout = layouts.compressed({"weights": told}, "naive-quantized")
-    found = layout.numbers(
-        {".weight": weight, ".weight_scale": held.reshape(()) if strategy == "tensor" else held},
-        (outputs, inputs), BFLOAT16,
-    )  # fmt: skip
+    single = () if strategy == "tensor" else held.shape
+    parts = {
+        ".weight": weight,
+        ".weight_scale": held.reshape(single),
+        **({} if symmetric else {".weight_zero_point": zeros.to(torch.int8).reshape(single)}),
+        **({".weight_g_idx": order.int()} if ordered else {}),
+    }
+    found = layout.numbers(parts, (outputs, inputs), BFLOAT16)
     for row, column in np.ndindex(outputs, inputs):
-        scale = held[row // rows, column // size].to(BFLOAT16).float()
-        assert found[row, column] == (weight[row, column].float() * scale).to(BFLOAT16)
+        at = row // rows, order[column]
+        centred = weight[row, column].float() - zeros[at]
+        assert found[row, column] == (centred * held[at].to(BFLOAT16).float()).to(BFLOAT16)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.sampled_from(["one", "float32", "powers"]))
+def test_fp8_is_multiplied_by_scales_in_float32(data: Any, kind: str) -> None:
+    outputs, inputs = 20, 32
+    weight = (number(data.draw, 255, outputs, inputs) - 128).to(torch.float8_e4m3fn)
+    count = (1, 1) if kind == "one" else (3, 2)
+    held = (
+        scales(data.draw, *count).float() if kind != "powers" else number(data.draw, 20, *count).to(torch.uint8) + 117
+    )
+    wide = held.double() if kind != "powers" else 2.0 ** (held.double() - 127)
+    layout = layouts.fp8({} if kind == "one" else {"weight_block_size": [8, 16]})
+    name = ".weight_scale" if kind == "one" else ".weight_scale_inv"
+    found = layout.numbers({".weight": weight, name: held.reshape(()) if kind == "one" else held}, (20, 32), BFLOAT16)
+    for row, column in np.ndindex(outputs, inputs):
+        scale = wide[0, 0] if kind == "one" else wide[row // 8, column // 16]
+        assert found[row, column] == (weight[row, column].double() * scale).float().to(BFLOAT16)
 
 
 @settings(max_examples=15, deadline=None)
