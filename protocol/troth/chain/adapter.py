@@ -21,6 +21,14 @@ RECEIPT_TIMEOUT = 120.0
 """Seconds for a transaction to be mined: some ten slots of Ethereum."""
 
 
+async def require_chain(rpc: Rpc, chain_id: int | None) -> int:
+    """The id of the chain that a node is on; WrongChain if it is not ``chain_id``, where one is given."""
+    found = decoding.quantity(await rpc.request("eth_chainId"))
+    if chain_id is not None and found != chain_id:
+        raise WrongChain(f"The node is on chain {found}, not {chain_id}", rpc.place, "Use a node of that chain.")
+    return found
+
+
 class Chain:
     """One contract on one chain, over one node. Make it with ``connect``; close it, or use ``async with``."""
 
@@ -42,11 +50,7 @@ class Chain:
         """Connect; WrongChain if the node is on another chain than ``chain_id`` or has no code at ``contract``."""
         rpc = Rpc(url, timeout=timeout, attempts=attempts)
         try:
-            found = decoding.quantity(await rpc.request("eth_chainId"))
-            if chain_id is not None and found != chain_id:
-                raise WrongChain(
-                    f"The node is on chain {found}, not {chain_id}", rpc.place, "Use a node of that chain."
-                )
+            found = await require_chain(rpc, chain_id)
             if not decoding.data(await rpc.request("eth_getCode", contract, "latest")):
                 raise WrongChain(f"No contract lives there on chain {found}", contract, "Check --contract and --rpc.")
         except BaseException:
@@ -75,6 +79,10 @@ class Chain:
     def place(self) -> str:
         """The node's URL without credentials."""
         return self._rpc.place
+
+    async def require_chain(self) -> None:
+        """WrongChain if the node has come to be on another chain."""
+        await require_chain(self._rpc, self.chain_id)
 
     async def block_number(self) -> int:
         """Number of the newest block."""
