@@ -142,7 +142,8 @@ class Follower(Generic[Folded]):
         """Why readiness says no, with the age of what is known; empty while the chain is followed."""
         if self.failure is None and self.age < STALE_SECONDS:
             return ""
-        return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
+        why = self.failure or "its node does not answer, or too slowly"
+        return f"the chain was last followed {self.age:.0f} s ago: {why}"
 
     def logs(self, after: int = -1) -> list[EventLog]:
         """Every log that was folded, or those of blocks above ``after``, in the order of the chain."""
