@@ -17,6 +17,9 @@ from troth.protocol.types import Address, Hash32
 
 Result = TypeVar("Result")
 
+_SHOWS_CHAIN = "0x4660005260206000f3"
+"""CHAINID, PUSH1 0, MSTORE, PUSH1 32, PUSH1 0, RETURN: a program that is called where no contract is."""
+
 RECEIPT_TIMEOUT = 120.0
 """Seconds for a transaction to be mined: some ten slots of Ethereum."""
 
@@ -83,6 +86,10 @@ class Chain:
     async def require_chain(self) -> None:
         """WrongChain if the node has come to be on another chain."""
         await require_chain(self._rpc, self.chain_id)
+
+    async def counted_chain(self) -> int:
+        """The id that contracts see (EIP-1344), and by which they check signatures; nodes may say another one."""
+        return int.from_bytes(decoding.data(await self._rpc.request("eth_call", {"data": _SHOWS_CHAIN}, "latest")))
 
     async def block_number(self) -> int:
         """Number of the newest block."""
