@@ -210,6 +210,9 @@ async def test_wrong_chain_contract_and_scheme(deployed: Any) -> None:
     url = deployed.anvil.url
     with pytest.raises(WrongChain, match="chain 31337, not 1"):
         await Chain.connect(url, deployed.market.contracts.bank, chain_id=1)
+    async with await Chain.connect(url, deployed.market.contracts.bank) as chain:
+        assert await chain.counted_chain() == chain.chain_id
+        await chain.require_chain()
     with pytest.raises(WrongChain, match="No contract"):
         await Chain.connect(url, NOBODY)
     with pytest.raises(ChainUnavailable, match="http"):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from troth.node.models.execution_class import rough_class, shown
 from troth.protocol.amounts import COIN, LARGEST, AmountError, Asset, AssetPrice, lines, price_text, readable
-from troth.protocol.types import Address
+from troth.protocol.tensors import Dtype
+from troth.protocol.types import ZERO_HASH, Address
 from troth.transport import command_options
 
 parse_amount = COIN.parse
@@ -166,3 +170,16 @@ def test_an_amount_that_is_not_known_loses_its_unit_too() -> None:
         "gas": None,
         "why": None,
     }
+
+
+def test_a_class_is_shown_in_words_and_units() -> None:
+    definition = rough_class(ZERO_HASH, Dtype.BFLOAT16, "a class", candidates=2)
+    definition = replace(definition, least_check_rate=250_000, honest_share=6_050, second_cut=2_000_000, fee_cap=10**18)
+    told = shown(definition)
+    assert told["class"]["honest_share_per_ten_thousand"] == 6_050
+    people = readable(told)["class"]
+    wanted = {"dtype": "bfloat16", "least_check_rate": "25 %", "honest_share": "60.5 %", "second_cut": "2"}
+    assert {name: people[name] for name in wanted} == wanted
+    assert people["fee_cap"] == "1 ether"
+    assert people["state_cut"] == f"{definition.state_cut / 1_000_000:g}"
+    assert readable({"rate_per_million": 1})["rate"] == "0.0001 %"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.waiting import eventually
 
-from troth.chain.errors import ChainUnavailable, FollowTimeout, NotFollowed
+from troth.chain.errors import ChainUnavailable, FollowTimeout, NotFollowed, WrongChain
 from troth.chain.follower import Folding, Follower
 from troth.chain.records import Block
 from troth.chain.store import EventStore
@@ -27,18 +27,26 @@ def block_hash(number: int) -> Hash32:
 
 
 class FakeChain:
-    """`head` blocks; `lying` adds a log that the contract cannot have emitted to the newest."""
+    """`head` blocks; `lying` adds a log that the contract cannot have emitted to the newest; `elsewhere`: it is
+    another chain."""
 
     chain_id, contract, place = 31337, CONTRACT, "http://fake"
 
     def __init__(self) -> None:
         self.head = 3
         self.lying = False
+        self.elsewhere = False
         self.asked: list[int] = []
+
+    async def require_chain(self) -> None:
+        if self.elsewhere:
+            raise WrongChain("The node is on chain 1, not 31337", self.place, "Use a node of that chain.")
 
     async def block(self, number: int | None = None) -> Block:
         wanted = self.head if number is None else number
-        return Block(wanted, block_hash(wanted), block_hash(wanted - 1), wanted)
+        # Of another chain no hash is the same.
+        names = [block_hash(one + 1_000_000 * self.elsewhere) for one in (wanted, wanted - 1)]
+        return Block(wanted, names[0], names[1], wanted)
 
     async def logs_of_block(self, wanted: Hash32) -> list[EventLog]:
         number = next(number for number in range(self.head + 1) if block_hash(number) == wanted)
@@ -81,6 +89,26 @@ async def test_following_does_not_die_of_a_lie() -> None:
             await follower.reach(3, timeout=0.1)
         chain.lying = False
         await follower.reach(3, timeout=60)
+
+
+async def test_a_node_on_another_chain_is_no_reorganisation_and_nothing_is_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An address may come to lead to another chain, shorter or longer, and back."""
+    chain: Any = FakeChain()
+    async with following(chain, path=tmp_path / "events.sqlite", poll_interval=0.01) as follower:
+        await follower.reach(3, timeout=60)
+        for head in (2, 9):
+            chain.head, chain.elsewhere = head, True
+            await eventually(lambda: isinstance(follower.failure, WrongChain))
+            with pytest.raises(WrongChain, match="is on chain 1, not 31337"):
+                await follower.catch_up()
+            assert follower.block == 3
+            assert "is on chain 1, not 31337" in follower.trouble
+            chain.head, chain.elsewhere, chain.asked = 3, False, []
+            await eventually(lambda: follower.failure is None)
+            assert chain.asked == []
+    assert [one.getMessage()[:26] for one in caplog.records] == ["the chain is not followed:"] * 2
 
 
 async def test_a_full_disk_ends_no_follower_and_its_age_is_told(

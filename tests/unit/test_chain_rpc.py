@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -217,21 +219,41 @@ async def test_who_waits_is_told_once_and_the_end_has_one_limit(
         ]
 
 
-async def test_a_node_that_answered_is_named_again_when_it_hangs_again(
+async def test_a_node_that_stays_slow_is_named_ever_more_rarely_and_once_when_it_is_prompt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(waiting.LIMIT_VARIABLE, "0.2")
-    monkeypatch.setattr(waiting, "NOTICE_SECONDS", 0.05)
-    async with node(None, None, None, timeout=0.2) as (client, _):
-        with pytest.raises(ChainUnavailable):
-            await client.request("eth_call")
-    async with node(result("0x1")) as (client, _):
-        assert await client.request("eth_call") == "0x1"
-    assert len(caplog.records) == 1
-    waiting._said.add(client.place)
-    with waiting.told_of(client.place, 1.0):
-        pass
-    assert client.place not in waiting._said
+    """An answer takes 10 s, for an hour; then all of them take a tenth, with one slow one among the first."""
+    clock = [1_000.0]
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(waiting, "_slow", {})
+    place = "http://slow"
+
+    def request(seconds: float) -> None:
+        with waiting.told_of(place, 20.0):
+            if seconds > waiting.NOTICE_SECONDS:
+                clock[0] += waiting.NOTICE_SECONDS
+                waiting._tell(place, 20.0)
+            clock[0] += seconds - min(seconds, waiting.NOTICE_SECONDS)
+            clock[0] += 0.1
+
+    with caplog.at_level(logging.INFO):
+        for _ in range(360):
+            request(10.0)
+        for seconds in (0.1, 0.1, 10.0, *[0.1] * 2_000):
+            request(seconds)
+        request(10.0)
+    said = [one.getMessage() for one in caplog.records]
+    assert said[0] == f"waiting for the chain node {place}, at most 20 s for each answer (--chain-timeout)"
+    assert said[1].startswith(f"still waiting for the chain node {place}: 3 answers in 33 s; ")
+    assert [one.split(f"{place}: ")[1].split(";")[0] for one in said[2:-2]] == [
+        "9 answers in 93 s",
+        "21 answers in 215 s",
+        "45 answers in 457 s",
+        "93 answers in 942 s",
+        "189 answers in 1911 s",
+    ]
+    assert said[-2] == f"the chain node {place} answers promptly again"
+    assert said[-1] == said[0]
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "3601"])

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from troth.chain.errors import WrongChain
 from troth.chain.records import Simulation
 from troth.client.errors import OverlayFailed, SchedulerUnreachable, TransactionRefused, WrongSchedulerKey
 from troth.client.https_calls import ORDER_REMEDY, UNSENT_REMEDY, Calls, never_sent, openly
@@ -70,10 +71,12 @@ class Refusing:
 
     takes: int
     sent: int = 0
+    refusal: str = "TabOpen"
+    chain: Any = None
 
     async def simulate(self, call: Any, sender: Address) -> Simulation:
         refused = self.sent >= self.takes
-        rejection = ContractError("TabOpen", {}, "Top it up instead.") if refused else None
+        rejection = ContractError(self.refusal, {}, "Top it up instead.") if refused else None
         return Simulation("openTab", sender, 0, 1, 1, rejection)
 
     async def execute(self, call: Any, key: Any) -> Any:
@@ -90,3 +93,25 @@ async def test_a_refused_opening_says_once_what_was_sent(takes: int, said: str) 
         await carry_out(chain, plan, object(), broadcast=True)  # type: ignore[arg-type]
     assert said in str(caught.value)
     assert str(caught.value).count("sent") == 1
+
+
+@pytest.mark.parametrize("broadcast", [True, False])
+async def test_a_node_that_names_another_chain_than_its_contracts_see_is_said(broadcast: bool) -> None:
+    """They refuse the consent, which is signed for the chain that the node names."""
+
+    async def seen() -> int:
+        return 31337
+
+    call: Any = SimpleNamespace(call=SimpleNamespace(function="openTab", value=0, data=b""), to="0x")
+    plan = OpeningCalls(to_address("0x" + "11" * 20), (call,))
+    node = SimpleNamespace(chain_id=77, counted_chain=seen, place="http://node")
+    refusing: Any = Refusing(0, refusal="InvalidTabConsent", chain=node)
+    with pytest.raises(WrongChain, match="is on chain 77, and contracts there see chain 31337") as caught:
+        await carry_out(refusing, plan, None, broadcast=broadcast)
+    assert "node of chain 31337" in caught.value.remedy
+    node.chain_id = 31337
+    if broadcast:
+        with pytest.raises(TransactionRefused, match="InvalidTabConsent"):
+            await carry_out(refusing, plan, None, broadcast=True)
+    else:
+        assert (await carry_out(refusing, plan, None, broadcast=False))["refused"].startswith("InvalidTabConsent")

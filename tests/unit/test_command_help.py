@@ -117,6 +117,16 @@ def test_each_option_that_outlasts_a_call_has_a_variable_and_help_names_it() -> 
     assert all(re.fullmatch("TROTH_[A-Z_]+", one.envvar) for _, one in options if one.envvar)
 
 
+def test_a_variable_means_one_thing_in_every_command() -> None:
+    """A shell that has it set for one command would change or break another one."""
+    meanings: dict[str, set[tuple[str, bool]]] = {}
+    for command in LEAVES.values():
+        for one in command.params:
+            if one.envvar:
+                meanings.setdefault(one.envvar, set()).add((one.opts[0].lstrip("-"), one.multiple))
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
 def has(command: Any, option: str) -> bool:
     return any(option in one.opts for one in command.params)
 

@@ -33,11 +33,11 @@ async def test_a_trouble_that_lasts_is_logged_once_and_its_end_too(caplog: pytes
             raise outcome
 
     with caplog.at_level(logging.INFO), pytest.raises(asyncio.CancelledError):
-        await _again(work, 0.0, index)
+        await _again("the audit", work, 0.0, index)
     assert [one.getMessage() for one in caplog.records if one.name == "troth.explorer.reading"] == [
-        "reading is tried again after: away",
-        "reading is tried again after: full",
-        "reading goes on: what failed works again",
+        "the audit failed and is tried again: away",
+        "the audit failed and is tried again: full",
+        "the audit goes on",
     ]
     assert index.shown == ["away", "away", "full"]
 
@@ -56,5 +56,5 @@ async def test_what_cannot_be_shown_does_not_end_the_reading() -> None:
 
     full: Any = Full()
     with pytest.raises(asyncio.CancelledError):
-        await _again(work, 0.0, full)
+        await _again("the audit", work, 0.0, full)
     assert tries == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,17 @@ from troth.cases.record import Record
 from troth.chain.store import EventStore
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.tabs.store import TabStore
+from troth.client.tickets.store import TicketStore
+from troth.committee.epoch_store import EpochStore
+from troth.committee.epochs import EpochJournal
 from troth.committee.store import MemberStore
+from troth.committee.ticket_keys import TicketKeyStore
+from troth.explorer.opening import SqliteDatabase
+from troth.network.journal import CreationJournal
 from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.traces import TraceStore
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.scheduler.tabs.database import SchedulerDatabase
 
@@ -44,12 +52,21 @@ FILES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "member": ("member.sqlite", MemberStore),
     "completions": ("gateway.sqlite3", CompletionLedger),
     "tabs": ("tabs.sqlite3", TabStore),
+    "tickets": ("tickets.sqlite3", lambda path: TicketStore(path, Domain(1, CONTRACT))),
+    "epochs": ("epochs.sqlite", EpochStore),
+    "signed epochs": ("journal.sqlite", EpochJournal),
+    "keys of tickets": ("tickets.sqlite", TicketKeyStore),
+    "a creation": ("creation.sqlite", CreationJournal),
+    "the explorer's index": (
+        "explorer.sqlite",
+        lambda path: SqliteDatabase.to_write(path, 2, "CREATE TABLE IF NOT EXISTS some (thing)"),
+    ),
 }
 
 
 async def closed(store: Any) -> None:
-    close = getattr(store, "close", None)
-    done = close() if close is not None else store._index.close()
+    close = getattr(store, "close", None) or getattr(store, "_index", None) or store._database
+    done = close() if callable(close) else close.close()
     if asyncio.iscoroutine(done):
         await done
 
@@ -64,6 +81,30 @@ def stamp(path: Path, version: int | None = None) -> int:
         return int(found)
     finally:
         database.close()
+
+
+def as_written(path: Path) -> None:
+    """The file with a journal that this version does not use."""
+    database = sqlite3.connect(path, isolation_level=None)
+    assert database.execute("PRAGMA journal_mode=TRUNCATE").fetchone() == ("truncate",)
+    database.execute("VACUUM")
+    database.close()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All that the folder's files hold; those that SQLite makes beside them while one is open hold nothing."""
+    return {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file() and one.stat().st_size}
+
+
+def test_every_file_of_a_format_is_tried() -> None:
+    """Each module that claims a format has one kind of file in FILES."""
+    root = Path(__file__).resolve().parents[2]
+    claiming = {
+        path
+        for path in root.glob("*/troth/**/*.py")
+        if "claim_format(" in path.read_text() and path.name != "formats.py"
+    }
+    assert len(claiming) == len(FILES), sorted(claiming)
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -83,11 +124,16 @@ async def test_a_file_of_another_version_is_refused_in_words_and_left_alone(
     await closed(make(tmp_path / name))
     own = stamp(tmp_path / name)
     stamp(tmp_path / name, other)
+    # As a version that needs other settings of SQLite may have left it.
+    as_written(tmp_path / name)
+    before = contents(tmp_path)
     with pytest.raises(Exception, match="made by another version of Troth") as caught:
         make(tmp_path / name)
-    assert "Finish with that version" in str(caught.value)
+    assert re.search("Finish with that version|[mM]ove the file away", str(caught.value))
+    assert "disk" not in str(caught.value)
     assert caught.value.what  # type: ignore[attr-defined]
     assert caught.value.remedy  # type: ignore[attr-defined]
+    assert contents(tmp_path) == before
     assert stamp(tmp_path / name) == other
     # Whoever puts the right program back goes on.
     stamp(tmp_path / name, own)

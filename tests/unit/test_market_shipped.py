@@ -101,4 +101,8 @@ def test_no_court_no_class() -> None:
 
 def test_small_parameters_are_named_small() -> None:
     assert shipped.warning_of(MAIN) == ""
-    assert "small" in shipped.warning_of(DEMO)
+    said = shipped.warning_of(DEMO)
+    assert "small" in said
+    for word in (f"{MAIN.lag:,}", f"{DEMO.lag:,} blocks", "paid after", "checks and courts", "Put no money"):
+        assert word in said
+    assert " D " not in said, "whoever reads it has not read the protocol"

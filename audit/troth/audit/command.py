@@ -30,7 +30,8 @@ BundleOption = Annotated[
     typer.Option("--bundle", exists=True, dir_okay=False, help="Read this bundle instead of asking a chain node."),
 ]
 CheckOption = Annotated[
-    list[str] | None, typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated.")
+    list[str] | None,
+    typer.Option("--check", envvar="TROTH_AUDIT_CHECK", help="Carry out this check only; may be repeated."),
 ]
 
 

@@ -80,7 +80,7 @@ def watch(
     ] = 15.0,
     check: Annotated[
         list[str] | None,
-        typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated."),
+        typer.Option("--check", envvar="TROTH_AUDIT_CHECK", help="Carry out this check only; may be repeated."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -69,11 +69,22 @@ class Printer:
         self._told = told
         self._as_json = as_json
         self._console = Console(soft_wrap=True, highlight=False)
+        self._failing = ""
         self.code = ExitCode.CLEAN
+
+    def failed(self, error: Exception) -> None:
+        """A look that could not complete; in words once for each reason, in JSON each time."""
+        self.code = ExitCode.COULD_NOT_COMPLETE
+        if self._as_json or self._failing != str(error):
+            self.say({"error": str(error)}, f"this look failed, the next may not: {error}")
+        self._failing = str(error)
 
     def look(self, look: Look) -> None:
         """What one look found."""
         self.code = look.report.exit_code
+        if self._failing and not self._as_json:
+            self.say({}, "looks do not fail any more")
+        self._failing = ""
         block = look.report.last_block
         for finding in look.fresh:
             if self._as_json:
@@ -127,8 +138,7 @@ async def _look(watcher: Watcher, office: Office | None, printer: Printer, once:
         # A chain that is away, or a full disk: neither ends the watching.
         if once:
             raise
-        printer.code = ExitCode.COULD_NOT_COMPLETE
-        printer.say({"error": str(error)}, f"this look failed, the next may not: {error}")
+        printer.failed(error)
         return
     if office is None or watcher.evidence is None:
         return

@@ -68,7 +68,8 @@ class SqliteDatabase(Database):
             claim_format(connection, version, _MAKE_AGAIN)
             connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {schema}")
         except OtherFormat as error:
-            raise IndexUnusable(str(error), path) from error
+            connection.close()
+            raise IndexUnusable("The index cannot be used", path, str(error)) from error
         except (sqlite3.Error, OSError) as error:
             raise IndexUnusable(f"The index cannot be opened: {error}", path, "Name another --home.") from error
         return cls(connection, path)

@@ -217,23 +217,23 @@ async def _once(reader: Reader) -> None:
 async def _for_ever(reader: Reader) -> None:
     await reader.follow()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_again(reader.follow, POLL_SECONDS, reader.index))
-        tasks.create_task(_again(reader.price, POLL_SECONDS, reader.index))
-        tasks.create_task(_again(reader.audit, reader.settings.interval, reader.index))
+        tasks.create_task(_again("following the chain", reader.follow, POLL_SECONDS, reader.index))
+        tasks.create_task(_again("reading of gas", reader.price, POLL_SECONDS, reader.index))
+        tasks.create_task(_again("the audit", reader.audit, reader.settings.interval, reader.index))
 
 
-async def _again(work: Callable[[], Awaitable[None]], pause: float, index: ExplorerIndex) -> None:
+async def _again(what: str, work: Callable[[], Awaitable[None]], pause: float, index: ExplorerIndex) -> None:
     """Work again and again; what fails is shown on every page, said once in the log, and tried once more."""
     said = ""
     while True:
         try:
             await work()
             if said:
-                _log.warning("reading goes on: what failed works again")
+                _log.warning("%s goes on", what)
             said = ""
         except Exception as error:  # noqa: BLE001 -- nothing may end the reading
             if str(error) != said:
-                _log.warning("reading is tried again after: %s", error)
+                _log.warning("%s failed and is tried again: %s", what, error)
             said = str(error)
             with suppress(ExplorerError):
                 index.troubled(str(error))

@@ -17,8 +17,19 @@ from troth.protocol.types import Address, Hash32
 
 Result = TypeVar("Result")
 
+_SHOWS_CHAIN = "0x4660005260206000f3"
+"""CHAINID, PUSH1 0, MSTORE, PUSH1 32, PUSH1 0, RETURN: a program that is called where no contract is."""
+
 RECEIPT_TIMEOUT = 120.0
 """Seconds for a transaction to be mined: some ten slots of Ethereum."""
+
+
+async def require_chain(rpc: Rpc, chain_id: int | None) -> int:
+    """The id of the chain that a node is on; WrongChain if it is not ``chain_id``, where one is given."""
+    found = decoding.quantity(await rpc.request("eth_chainId"))
+    if chain_id is not None and found != chain_id:
+        raise WrongChain(f"The node is on chain {found}, not {chain_id}", rpc.place, "Use a node of that chain.")
+    return found
 
 
 class Chain:
@@ -42,11 +53,7 @@ class Chain:
         """Connect; WrongChain if the node is on another chain than ``chain_id`` or has no code at ``contract``."""
         rpc = Rpc(url, timeout=timeout, attempts=attempts)
         try:
-            found = decoding.quantity(await rpc.request("eth_chainId"))
-            if chain_id is not None and found != chain_id:
-                raise WrongChain(
-                    f"The node is on chain {found}, not {chain_id}", rpc.place, "Use a node of that chain."
-                )
+            found = await require_chain(rpc, chain_id)
             if not decoding.data(await rpc.request("eth_getCode", contract, "latest")):
                 raise WrongChain(f"No contract lives there on chain {found}", contract, "Check --contract and --rpc.")
         except BaseException:
@@ -75,6 +82,14 @@ class Chain:
     def place(self) -> str:
         """The node's URL without credentials."""
         return self._rpc.place
+
+    async def require_chain(self) -> None:
+        """WrongChain if the node has come to be on another chain."""
+        await require_chain(self._rpc, self.chain_id)
+
+    async def counted_chain(self) -> int:
+        """The id that contracts see (EIP-1344), and by which they check signatures; nodes may say another one."""
+        return int.from_bytes(decoding.data(await self._rpc.request("eth_call", {"data": _SHOWS_CHAIN}, "latest")))
 
     async def block_number(self) -> int:
         """Number of the newest block."""

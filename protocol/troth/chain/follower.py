@@ -61,6 +61,9 @@ class LogSource(Protocol):
     def place(self) -> str:
         """The chain node, in words."""
 
+    async def require_chain(self) -> None:
+        """WrongChain if the node is not on that chain any more."""
+
     async def block(self, number: int | None = None) -> Block | None:
         """Header of a block, or of the newest; None if the node does not have it."""
 
@@ -139,7 +142,8 @@ class Follower(Generic[Folded]):
         """Why readiness says no, with the age of what is known; empty while the chain is followed."""
         if self.failure is None and self.age < STALE_SECONDS:
             return ""
-        return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
+        why = self.failure or "its node does not answer, or too slowly"
+        return f"the chain was last followed {self.age:.0f} s ago: {why}"
 
     def logs(self, after: int = -1) -> list[EventLog]:
         """Every log that was folded, or those of blocks above ``after``, in the order of the chain."""
@@ -164,7 +168,11 @@ class Follower(Generic[Folded]):
         return self.state
 
     async def catch_up(self) -> Folded:
-        """Follow to the newest block now; ChainUnavailable if the node is away, NotFollowed if the disk is full."""
+        """Follow to the newest block now.
+
+        ChainUnavailable if the node is away, WrongChain if it is on another chain by now, NotFollowed if the disk is
+        full; the state stays what it was.
+        """
         try:
             return await self._catch_up()
         except (sqlite3.Error, OSError) as error:
@@ -265,6 +273,9 @@ class Follower(Generic[Folded]):
 
     async def _rewind(self) -> None:
         """Go back to the newest followed block that the node still has; to the start if none of them is left."""
+        # Behind an address there may be another chain all at once. It has none of these blocks, which is no reason to
+        # forget stakes, tabs and orders.
+        await self._chain.require_chain()
         ancestor = self._start_block - 1
         for number, block_hash in self._store.recent_blocks():
             header = await self._chain.block(number)

@@ -19,12 +19,14 @@ class OtherFormat(sqlite3.DatabaseError):
 def claim_format(database: sqlite3.Connection, version: int, remedy: str = FINISH) -> None:
     """Stamp a file that is empty, and take one that has this ``version`` (1 or more); raises OtherFormat.
 
-    Call it before the tables are made: a file with tables and no stamp is another program's.
+    Call it before anything else is set or made, so that a file which is refused stays as it is: a file with tables and
+    no stamp is another program's.
     """
+    # In this order: whoever opens a new file at the same time stamps it before it makes tables.
+    ((tables,),) = database.execute("SELECT count(*) FROM sqlite_master").fetchall()
     ((found,),) = database.execute("PRAGMA user_version").fetchall()
     if found == version:
         return
-    ((tables,),) = database.execute("SELECT count(*) FROM sqlite_master").fetchall()
     if found or tables:
         what = f"The file was made by another version of Troth (its format is {found}, this one's is {version})"
         raise OtherFormat(f"{what}. {remedy}")

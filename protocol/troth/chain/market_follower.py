@@ -32,6 +32,9 @@ class _Deployment:
     def place(self) -> str:
         return self.market.chain.place
 
+    async def require_chain(self) -> None:
+        await self.market.chain.require_chain()
+
     async def block(self, number: int | None = None) -> Block | None:
         return await self.market.chain.block(number)
 

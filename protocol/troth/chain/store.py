@@ -59,10 +59,10 @@ class EventStore:
     def _open(self) -> None:
         # Before the first use of the log: SQLite then holds the file until it is closed or the process is gone.
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        claim_format(self._database, FORMAT)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.execute(SMALL_CACHE)
-        claim_format(self._database, FORMAT)
         self._database.executescript(_SCHEMA)
 
     def _claim(self, path: Path | None, chain: str, contract: Address) -> None:

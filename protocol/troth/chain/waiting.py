@@ -6,8 +6,10 @@ import asyncio
 import logging
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from troth.chain.errors import ChainUnavailable
 
@@ -21,9 +23,26 @@ survived."""
 LONGEST_LIMIT = 3600.0
 NOTICE_SECONDS = 2.5
 """After this much of silence somebody is told; a healthy node answers in a tenth."""
+AGAIN_SECONDS = 30.0
+"""While a node stays slow it is said again after this much, and each further time after twice as much: a command does
+not seem to hang, and the log of a process that runs for days is not filled."""
+PROMPT_SECONDS = 60.0
+"""A node that was not slow for so long is prompt again."""
 
-_said: set[str] = set()
-"""Nodes of which it was said that they are waited for, until they answer."""
+
+@dataclass(slots=True)
+class _Slow:
+    """A node that is waited for: since when and until when, when it is said again, and how often it did answer."""
+
+    since: float
+    last: float
+    due: float
+    pause: float = AGAIN_SECONDS
+    answers: int = 0
+
+
+_slow: dict[str, _Slow] = {}
+"""Nodes of which it was said that they are waited for, by their place."""
 
 
 def waiting_limit() -> float:
@@ -43,17 +62,39 @@ def waiting_limit() -> float:
 
 @contextmanager
 def told_of(place: str, limit: float) -> Iterator[None]:
-    """While the block waits for the node at ``place``, at most ``limit`` seconds; it is said once until it answers."""
+    """While the block waits for the node at ``place``, at most ``limit`` seconds.
+
+    It is said once, again ever more rarely while the node stays slow, and once that it is prompt again.
+    """
+    begun = time.monotonic()
     notice = asyncio.get_running_loop().call_later(NOTICE_SECONDS, _tell, place, limit)
     try:
         yield
     finally:
         notice.cancel()
-    _said.discard(place)
+    _answered(place, time.monotonic() - begun)
 
 
 def _tell(place: str, limit: float) -> None:
-    if place not in _said:
-        _said.add(place)
-        # Where no log was set up, as in a command, Python writes the bare words on standard error.
+    now = time.monotonic()
+    slow = _slow.get(place)
+    # Where no log was set up, as in a command, Python writes the bare words on standard error.
+    if slow is None:
+        _slow[place] = _Slow(now - NOTICE_SECONDS, now, now + AGAIN_SECONDS)
         _log.warning("waiting for the chain node %s, at most %g s for each answer (--chain-timeout)", place, limit)
+        return
+    slow.last = now
+    if now >= slow.due:
+        slow.due, slow.pause = now + 2 * slow.pause, 2 * slow.pause
+        words = "still waiting for the chain node %s: %d answers in %.0f s; a faster one makes this shorter (--rpc)"
+        _log.warning(words, place, slow.answers, now - slow.since)
+
+
+def _answered(place: str, seconds: float) -> None:
+    slow = _slow.get(place)
+    if slow is None:
+        return
+    slow.answers += 1
+    if seconds < NOTICE_SECONDS and time.monotonic() - slow.last > PROMPT_SECONDS:
+        del _slow[place]
+        _log.info("the chain node %s answers promptly again", place)

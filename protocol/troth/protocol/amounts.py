@@ -143,8 +143,9 @@ def price_text(price: int, decimals: int) -> str:
 def readable(told: Mapping[str, Any], price: AssetPrice | None = None, asset: Asset = COIN) -> dict[str, Any]:
     """A command's JSON for people: names that end in their unit lose it, and their values get it.
 
-    ``_units`` is the deployment's asset, ``_wei`` the chain's coin, ``_units_per_billion`` a price. ``asset`` and
-    ``asset_decimals`` in ``told`` say what the asset is. ``price``: of that asset.
+    ``_units`` is the deployment's asset, ``_wei`` the chain's coin, ``_units_per_billion`` a price. A share of a whole
+    is in ``_per_million`` or ``_per_ten_thousand``, another number in ``_millionths``. ``asset`` and ``asset_decimals``
+    in ``told`` say what the asset is. ``price``: of that asset.
     """
     if isinstance(told.get("asset"), str) and isinstance(told.get("asset_decimals"), int):
         token = NO_ADDRESS if told["asset"] == COIN.symbol else Address("")
@@ -159,6 +160,8 @@ def readable(told: Mapping[str, Any], price: AssetPrice | None = None, asset: As
 
 
 _UNITS = ("_units_per_billion", "_units", "_wei")
+_FRACTIONS = {"_per_million": (4, " %"), "_per_ten_thousand": (2, " %"), "_millionths": (6, "")}
+"""Ends of names of numbers that are no amounts: their decimals, and what follows; the longer end first."""
 
 
 def _readable_one(name: str, value: Any, asset: Asset) -> tuple[str, Any]:
@@ -170,6 +173,9 @@ def _readable_one(name: str, value: Any, asset: Asset) -> tuple[str, Any]:
         return next(name.removesuffix(one) for one in _UNITS if name.endswith(one)), None
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).isdecimal():
         return name, value
+    for end, (decimals, unit) in _FRACTIONS.items():
+        if name.endswith(end):
+            return name.removesuffix(end), f"{_exact(int(value), decimals)}{unit}"
     if name.endswith("_units_per_billion"):
         return name.removesuffix("_units_per_billion"), asset.show_price(int(value))
     if name.endswith("_units"):

@@ -49,9 +49,9 @@ class CompletionLedger:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self._database = sqlite3.connect(path, isolation_level=None)
         try:
+            claim_format(self._database, FORMAT)
             self._execute("PRAGMA journal_mode=WAL")
             self._execute("PRAGMA synchronous=FULL")
-            claim_format(self._database, FORMAT)
             for statement in _SCHEMA:
                 self._execute(statement)
         except OtherFormat as error:

@@ -13,7 +13,7 @@ from typing import Any
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
-from troth.chain.errors import ChainError
+from troth.chain.errors import ChainError, WrongChain
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.tokens import approvals, selector
@@ -139,6 +139,8 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
         if number and not broadcast:
             break
         simulation = await market.simulate(call, plan.sender)
+        if simulation.rejection is not None and simulation.rejection.name == "InvalidTabConsent":
+            await _require_chain_of_contracts(market)
         if simulation.rejection is not None and not broadcast:
             # Another wallet may be filled later; what it would send is shown all the same.
             done["refused"] = f"{simulation.rejection.name}: {simulation.rejection.remedy}"
@@ -154,6 +156,15 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
             done["transactions"].append("0x" + receipt.transaction.hex())
             done["block"] = receipt.block
     return done
+
+
+async def _require_chain_of_contracts(market: Market) -> None:
+    """WrongChain where a node says another chain id than its contracts see, so that they take no signature."""
+    said, seen = market.chain.chain_id, await market.chain.counted_chain()
+    if said != seen:
+        what = f"The chain node says that it is on chain {said}, and contracts there see chain {seen}"
+        remedy = f"Nothing was sent. Name a node of chain {seen} with --rpc, or have this one say what it is."
+        raise WrongChain(what, market.chain.place, remedy)
 
 
 def describe(done: dict[str, Any]) -> str:

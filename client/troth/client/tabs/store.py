@@ -96,14 +96,16 @@ class TabStore:
             raise self._unusable(error) from error
 
     def _prepare(self) -> None:
+        try:
+            claim_format(self._database, FORMAT, SIGNED)
+        except OtherFormat as error:
+            raise StoreUnusable("The file of tabs cannot be used", self.path, str(error)) from error
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
         self.execute("PRAGMA journal_mode=WAL")
         self.execute("PRAGMA synchronous=FULL")
         self.execute("PRAGMA foreign_keys=ON")
         with self.writing():
-            try:
-                claim_format(self._database, FORMAT, SIGNED)
-            except OtherFormat as error:
-                raise StoreUnusable("The file of tabs cannot be used", self.path, str(error)) from error
             for statement in _SCHEMA:
                 self.execute(statement)
 

@@ -88,14 +88,20 @@ class TicketStore:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
-            claim_format(self._database, FORMAT, SIGNED)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(_SCHEMA)
-        except (OSError, sqlite3.Error, OtherFormat) as error:
+            self._prepare()
+        except OtherFormat as error:
+            self._database.close()
+            raise TicketsUnusable("The file of tickets cannot be used", path, str(error)) from error
+        except (OSError, sqlite3.Error) as error:
             raise TicketsUnusable(
                 "The file of tickets cannot be used", f"{path}: {error}", "Free disk space."
             ) from error
+
+    def _prepare(self) -> None:
+        claim_format(self._database, FORMAT, SIGNED)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.executescript(_SCHEMA)
 
     def close(self) -> None:
         """Close the file."""

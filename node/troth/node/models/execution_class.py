@@ -154,6 +154,14 @@ SECOND_CUT = 2_000_000
 """Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
 MONEY = {"check_price": "_units_per_billion", "fee_cap": "_units", "penalty": "_units", "seat": "_units"}
 """A class's amounts, and the unit that ends their names in JSON."""
+FRACTIONS = {
+    "least_check_rate": "_per_million",
+    "honest_share": "_per_ten_thousand",
+    "state_cut": "_millionths",
+    "margin_cut": "_millionths",
+    "second_cut": "_millionths",
+}
+"""What else has a unit, which ends its name as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +319,13 @@ def rough_class(model: Hash32, dtype: int, name: str, *, candidates: int) -> Exe
 
 
 def shown(execution_class: ExecutionClass) -> dict[str, Any]:
-    """Id, fields, and what a cheat is found with, as JSON values; names of amounts end in their unit."""
+    """Id, fields, and what a cheat is found with, as JSON values; names of what has a unit end in it."""
+    units = MONEY | FRACTIONS
     fields = {
-        name + MONEY.get(name, ""): hexadecimal(value) if isinstance(value, bytes) else _amount(name, value)
+        name + units.get(name, ""): hexadecimal(value) if isinstance(value, bytes) else _amount(name, value)
         for name, value in asdict(execution_class).items()
     }
+    fields["dtype"] = Dtype(execution_class.dtype).name.lower()
     detection = economy.detection_of(execution_class) / economy.ONE
     return {"class_id": hexadecimal(state_hash(execution_class)), "class": fields, "detection": round(detection, 6)}
 

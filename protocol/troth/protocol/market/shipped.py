@@ -308,8 +308,10 @@ def warning_of(parameters: Parameters) -> str:
     if parameters.seasoning >= MAIN.seasoning and parameters.lookahead >= MAIN.lookahead:
         return ""
     return (
-        f"These parameters are small, for demos and tests: seats season {parameters.seasoning} blocks, a court is "
-        f"drawn {parameters.lookahead} blocks ahead, and D is {parameters.lag} blocks. Put no money at stake here."
+        f"These parameters are small, for demos and tests: stake counts in checks and courts {parameters.seasoning:,} "
+        f"blocks after it was put up ({MAIN.seasoning:,} on a real network), a court is drawn by the randomness of "
+        f"{parameters.lookahead:,} blocks later ({MAIN.lookahead:,}), and what nobody checked is paid after "
+        f"{parameters.lag:,} blocks ({MAIN.lag:,}). Put no money at stake here."
     )
 
 
