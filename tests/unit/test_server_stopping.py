@@ -15,6 +15,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from starlette.responses import Response
+from support.waiting import eventually
 
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.https import naming_errors, pinned_client
@@ -123,8 +124,7 @@ async def test_a_peer_whose_connection_the_server_had_closed_before_does_not_hol
     async with asking(tmp_path, Asked(), GRACE) as (server, _):
         connection = await asyncio.to_thread(tls_request, server.port, asked)
         with connection:
-            while not any(one.transport.is_closing() for one in server._server.server_state.connections):
-                await asyncio.sleep(0.01)
+            await eventually(lambda: any(one.transport.is_closing() for one in server._server.server_state.connections))
             async with asyncio.timeout(SECONDS):
                 await server.stop()
 
