@@ -5,6 +5,7 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "../market/interfaces/IBank.sol";
 import {Contracts, IDeployment} from "../market/interfaces/IDeployment.sol";
 import {IEvidence} from "../market/interfaces/IEvidence.sol";
@@ -184,9 +185,9 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
             return BOND;
         }
         if (msg.value != 0) revert BondMismatch(msg.value, 0);
-        uint256 before = IERC20(ASSET).balanceOf(address(this));
+        uint256 before = _held();
         IERC20(ASSET).safeTransferFrom(msg.sender, address(this), BOND);
-        uint256 received = IERC20(ASSET).balanceOf(address(this)) - before;
+        uint256 received = _held() - before;
         if (received < BOND) revert BondMismatch(received, BOND);
         return BOND;
     }
@@ -442,10 +443,20 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         _convicting = keccak256(evidence);
         EVIDENCE.convictByProof(evidence);
         _convicting = 0;
-        uint256 paid = state.bond + BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
+        uint96 paid = state.bond + _withdraw();
         emit DisputeWon(dispute, state.accused, state.accuser, paid);
-        if (paid != state.bond) BANK.withdraw(address(this));
         _pay(state.accuser, paid);
+    }
+
+    /// @dev A token may keep a part of what the Bank pays: what arrives is passed on, and nothing of other disputes' bonds.
+    ///      None of them comes in meanwhile: who opens a dispute waits for the guard.
+    /// @return what arrived of this contract's credit
+    function _withdraw() private returns (uint96) {
+        uint96 named = BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
+        if (named == 0) return 0;
+        uint256 before = _held();
+        BANK.withdraw(address(this));
+        return uint96(Math.min(named, Math.saturatingSub(_held(), before)));
     }
 
     /// @inheritdoc IProver
@@ -458,14 +469,21 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         return abi.decode(evidence, (address, uint64, bytes32));
     }
 
-    /// @dev To an account's credit in the Bank.
-    function _pay(address account, uint256 amount) private {
+    /// @dev To an account's credit in the Bank. What a token takes on top would be taken of other disputes' bonds.
+    function _pay(address account, uint96 amount) private {
         if (ASSET == address(0)) {
-            BANK.credit{value: amount}(account, uint96(amount));
+            BANK.credit{value: amount}(account, amount);
             return;
         }
+        uint256 before = _held();
         IERC20(ASSET).forceApprove(address(BANK), amount);
-        BANK.credit(account, uint96(amount));
+        BANK.credit(account, amount);
+        uint256 taken = Math.saturatingSub(before, _held());
+        if (taken > amount) revert IBank.TokenTookMore(taken, amount);
+    }
+
+    function _held() private view returns (uint256) {
+        return ASSET == address(0) ? address(this).balance : IERC20(ASSET).balanceOf(address(this));
     }
 
     // ------------------------------------------------------------------------------------------------------- helpers

@@ -5,6 +5,7 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SSTORE2} from "solady/src/utils/SSTORE2.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Encoded} from "../libraries/Encoded.sol";
@@ -91,15 +92,25 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         _convicting = true;
         EVIDENCE.convictByProof(evidence);
         _convicting = false;
-        uint256 paid = BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
+        uint96 paid = BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
         if (paid == 0) return;
-        BANK.withdraw(address(this));
         if (ASSET == address(0)) {
-            BANK.credit{value: paid}(recipient, uint96(paid));
+            BANK.withdraw(address(this));
+            BANK.credit{value: paid}(recipient, paid);
             return;
         }
+        paid = _withdraw(paid);
+        if (paid == 0) return;
         IERC20(ASSET).forceApprove(address(BANK), paid);
-        BANK.credit(recipient, uint96(paid));
+        BANK.credit(recipient, paid);
+    }
+
+    /// @dev A token may keep a part of what the Bank pays: what arrives is passed on, and nothing that lay here before.
+    /// @return what arrived of `named`
+    function _withdraw(uint96 named) private returns (uint96) {
+        uint256 before = IERC20(ASSET).balanceOf(address(this));
+        BANK.withdraw(address(this));
+        return uint96(Math.min(named, Math.saturatingSub(IERC20(ASSET).balanceOf(address(this)), before)));
     }
 
     /// @inheritdoc IProver

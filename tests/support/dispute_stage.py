@@ -25,7 +25,7 @@ from troth.protocol.market.addresses import factory_code
 from troth.protocol.market.layers import mark_of, with_layers
 from troth.protocol.market.messages import sign, tab_id
 from troth.protocol.market.signed import Order, Result, SignedOrder
-from troth.protocol.market.types import PotKind
+from troth.protocol.market.types import Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, pack_ends
 
 BLANK = Hash32(keccak256(b"blank"))
@@ -123,7 +123,11 @@ class DisputeStage:
 
     async def open(self, accusation: Accusation, accuser: Key | None = None) -> Played:
         """A dispute that somebody opens."""
-        receipt = await self.send(calls.open_dispute(accusation, self.bond), accuser or self.accuser)
+        accuser = accuser or self.accuser
+        if self.stage.asset is not None:
+            await self.stage.asset.provide(accuser, self.chain.contract)
+        value = self.bond if self.stage.asset is None else 0
+        receipt = await self.send(calls.open_dispute(accusation, value), accuser)
         (opened,) = (calls.decode_event(log) for log in receipt.logs if log.address == self.chain.contract)
         assert opened is not None
         (found,) = lives([opened], self.turn).values()
@@ -173,15 +177,20 @@ class DisputeStage:
 
 @asynccontextmanager
 async def dispute_stage(
-    anvil: Any, steps: Call, shape: bytes, model: ModelDescriptor, **changes: Any
+    anvil: Any,
+    steps: Call,
+    shape: bytes,
+    model: ModelDescriptor,
+    parameters: Parameters = PARAMETERS,
+    **changes: Any,
 ) -> AsyncIterator[DisputeStage]:
     """Deploy the factory, what computes steps, the Disputes, and the market whose prover it is; ``changes`` as for
     ``execution_class_of``."""
-    factory, prover = await factory_and_prover(anvil, steps)
+    factory, prover = await factory_and_prover(anvil, steps, parameters)
     definition = execution_class_of(model, **changes)
     definition = replace(definition, name=with_layers(definition.name, Hash32(keccak256(shape))))
     staged = tabs_stage(
-        anvil, parameters=replace(PARAMETERS, prover=prover), model=model, execution_class=definition, nodes=2,
+        anvil, parameters=replace(parameters, prover=prover), model=model, execution_class=definition, nodes=2,
         tabs=False, factory=factory,
     )  # fmt: skip
     async with staged as stage, MarketFollower(stage.market, poll_interval=0.05) as follower:
@@ -191,13 +200,13 @@ async def dispute_stage(
             yield DisputeStage(stage, chain, follower, shape, bond, turn, anvil.keys[6])
 
 
-async def factory_and_prover(anvil: Any, steps: Call) -> tuple[Address, Address]:
+async def factory_and_prover(anvil: Any, steps: Call, parameters: Parameters = PARAMETERS) -> tuple[Address, Address]:
     """A factory, and the Disputes of the deployment that it is to make, with the contract that ``steps`` creates."""
     anvil.mine(3)
     deployer = anvil.keys[0]
     factory = await _created(anvil, Call("factory", factory_code()), deployer)
     computing = await _created(anvil, steps, deployer)
-    return factory, await _created(anvil, disputes_creation(factory, PARAMETERS, computing), deployer)
+    return factory, await _created(anvil, disputes_creation(factory, parameters, computing), deployer)
 
 
 async def _created(anvil: Any, call: Call, key: Key) -> Address:

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from support.token_asset import TokenAsset
+
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market
@@ -85,7 +87,10 @@ def execution_class_of(model: ModelDescriptor = MODEL, **changes: Any) -> Execut
 
 @dataclass
 class TabsStage:
-    """What stands on the chain, and everybody's keys. ``owner_of`` a node is an account of its own."""
+    """What stands on the chain, and everybody's keys. ``owner_of`` a node is an account of its own.
+
+    ``asset`` is None where all money is the coin.
+    """
 
     anvil: Any
     market: Market
@@ -96,6 +101,7 @@ class TabsStage:
     vrf_secret: bytes
     client: Key
     tab_key: Key
+    asset: TokenAsset | None = None
 
     @property
     def class_id(self) -> Hash32:
@@ -117,6 +123,13 @@ class TabsStage:
         self.anvil.fund(key)
         return await self.market.execute(build(self.market.contracts, part, function, *arguments, value=value), key)
 
+    async def provide(self, payer: Key, amount: int) -> int:
+        """Get an account ready to pay a part of the deployment; what of it goes with the call as its value."""
+        if self.asset is None:
+            return amount
+        await self.asset.provide(payer, self.market.contracts.bank)
+        return 0
+
     async def register_node(
         self, node: Key, segments: Sequence[Segment], endpoint: Endpoint, *, seats: int = 2, ask: Ask = ASK
     ) -> None:
@@ -135,7 +148,8 @@ class TabsStage:
             tls_key_hash=endpoint[1],
         )
         consent = self._sign(Consent(owner.address, node.address), node)
-        await self.send(owner, Part.REGISTRY, "registerNode", registration, consent.signature, value=stake)
+        value = await self.provide(owner, stake)
+        await self.send(owner, Part.REGISTRY, "registerNode", registration, consent.signature, value=value)
 
     async def register_scheduler(self, endpoint: Endpoint, *, stake: int = 0) -> None:
         x, y = vrf.public_key(self.vrf_secret)
@@ -143,11 +157,13 @@ class TabsStage:
         registration = SchedulerRegistration(self.scheduler.address, NO_ADDRESS, x, y, staked, *endpoint)
         owner = self.owner_of(self.scheduler)
         consent = self._sign(Consent(owner.address, self.scheduler.address), self.scheduler)
-        await self.send(owner, Part.REGISTRY, "registerScheduler", registration, consent.signature, value=staked)
+        value = await self.provide(owner, staked)
+        await self.send(owner, Part.REGISTRY, "registerScheduler", registration, consent.signature, value=value)
 
     async def open_tab(self, payer: Key, payee: Address, key: Key, amount: int = DEPOSIT) -> Hash32:
         consent = self._sign(TabConsent(payer.address, payee), key)
-        await self.send(payer, Part.BANK, "openTab", payee, key.address, amount, consent.signature, value=amount)
+        value = await self.provide(payer, amount)
+        await self.send(payer, Part.BANK, "openTab", payee, key.address, amount, consent.signature, value=value)
         return tab_id(Tab(payer.address, payee, key.address))
 
     def _sign(self, message: Any, key: Key) -> Signed[Any]:
@@ -198,6 +214,7 @@ async def tabs_stage(
             vrf_secret=keccak256(b"vrf"),
             client=anvil.keys[1],
             tab_key=_key("tab key"),
+            asset=None if parameters.asset == NO_ADDRESS else TokenAsset(anvil, parameters.asset),
         )
         if place is None:
             await _set_up(stage, parts, endpoint(scheduler.address), ask, tabs=tabs)
