@@ -135,7 +135,7 @@ sbom: dist ## what the wheel installs, as a CycloneDX file beside it
 	build/tool/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 	  -o dist/troth-$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').cdx.json build/sbom
 
-bench: setup ## print every table of docs/reference/benchmarks.md
+bench: setup ## print every table of docs/reference/benchmarks
 	for name in crypto gas verify pipeline capture ablation detection overlay tor anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 bench-tests: setup ## tests of the research in bench/, which `make test` leaves out

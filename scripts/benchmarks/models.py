@@ -30,7 +30,7 @@ import torch
 from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_decoder
 from support.token_choice import compared, draws_for, rows_of
 
-from benchmarks import batches
+from benchmarks import batches, prefills
 from benchmarks.exact import torch_shapes
 from benchmarks.figures import Figure
 from benchmarks.weights import weights
@@ -45,7 +45,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
-PARTS = ("--families", "--vllm", "--root", "--choice", "--batches", "--exact")
+PARTS = ("--families", "--vllm", "--root", "--choice", "--batches", "--prefills", "--exact")
 ROW_BYTES, ROWS, ROUNDS = 8_192, 16_384, 7
 """A row of 4,096 bfloat16 numbers; 134 MB of them."""
 TENSORS = 8
@@ -69,6 +69,7 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
         "--root": root,
         "--choice": lambda: [*choices(count), *choice_time()],
         "--batches": lambda: batches.measure(find_model(Path(".troth"), "smollm2-135m")),
+        "--prefills": lambda: prefills.measure(weights()),
         "--exact": lambda: torch_shapes.measure(weights()),
     }
     return [figure for part in chosen.parts or PARTS for figure in parts[part]()]

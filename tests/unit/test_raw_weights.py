@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from troth.node.errors import ModelError
+from troth.node.models import tensor_files
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, require_numbers, weight_files
 from troth.node.weights_root import weights_root
 from troth.protocol.architecture import weights_version, with_version, without_version
 from troth.protocol.hashing import keccak256
-from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG
+from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG, model_hash, row_leaf, tensor_hash, tree_root
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 32}
 Told = dict[str, tuple[str, list[int], bytes]]
@@ -131,6 +132,24 @@ def test_where_tensors_lie_does_not_count_and_progress_tells_all_bytes(tmp_path:
     write(tmp_path / "model.safetensors", dict(reversed(AWQ.items())))
     write(tmp_path / "more.safetensors", PLAIN)
     assert root(tmp_path) == before
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, 31, 65])
+def test_parts_that_threads_build_make_the_tree_of_all_rows(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece is eight rows, as large a power of two as eleven hold."""
+    data = noise(rows * 512)
+    write(tmp_path / "model.safetensors", {"w": ("U8", [rows, 512], data)})
+    expected = root(tmp_path)
+    monkeypatch.setattr(tensor_files, "PIECE", 11 * 512)
+    seen: list[int] = []
+    assert weights_root(raw_tensors(tmp_path), None, seen.append) == expected
+    sizes = [8] * (rows // 8) + [rows % 8] * (rows % 8 > 0)
+    assert seen == [512 * size for size in sizes]
+    leaves = [row_leaf("w", place, data[512 * place : 512 * place + 512]) for place in range(rows)]
+    tree = tensor_hash("w", "U8", [rows, 512], rows, tree_root(leaves))
+    assert expected == model_hash(keccak256(b""), 1, tree)
 
 
 def test_threads_take_quick_turns_while_weights_are_hashed_and_no_longer(tmp_path: Path) -> None:

@@ -124,8 +124,7 @@ async def test_a_peer_whose_connection_the_server_had_closed_before_does_not_hol
     async with asking(tmp_path, Asked(), GRACE) as (server, _):
         connection = await asyncio.to_thread(tls_request, server.port, asked)
         with connection:
-            connections = server._server.server_state.connections
-            await eventually(lambda: any(one.transport.is_closing() for one in connections))
+            await eventually(lambda: any(one.transport.is_closing() for one in server._server.server_state.connections))
             async with asyncio.timeout(SECONDS):
                 await server.stop()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from support.tiny_decoders import tried, write_tiny_decoder  # noqa: E402
 
 from troth.node.engine import wide_products as module  # noqa: E402
 from troth.node.engine.wide_products import WORTHWHILE, wide_products  # noqa: E402
@@ -96,3 +99,11 @@ def test_a_pass_of_few_rows_or_in_float32_pays_nothing() -> None:
 def test_a_processor_with_instructions_computes_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "multiplies_bfloat16", lambda: True)
     assert isinstance(wide_products(PASS), nullcontext)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss"])
+async def test_models_slice_decode_and_pack_with_them(family: str, tmp_path: Path) -> None:
+    """Their own code, attention in plain operations and experts included."""
+    found = await tried(write_tiny_decoder(family, tmp_path / "tiny", torch.bfloat16), 1, [2])
+    assert all(found), found

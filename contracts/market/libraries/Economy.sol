@@ -14,7 +14,7 @@ library Economy {
     uint256 internal constant ONE = 1e18;
 
     /// @dev Gas of a whole case that suspends the node, every step in a transaction of its own: what is measured for 5 to 15
-    ///      reviewers and up to six tiles (docs/reference/benchmarks.md), a quarter more, and tiles of the deepest tree
+    ///      reviewers and up to six tiles (docs/reference/benchmarks/gas.md), a quarter more, and tiles of the deepest tree
     ///      in the clear.
     uint256 private constant CASE = 900_000;
     uint256 private constant CASE_REVIEWER = 30_000;

@@ -195,7 +195,7 @@ contract ClassesTest is MarketTest {
         classes.registerClass(class);
     }
 
-    /// @dev What was measured (docs/reference/benchmarks.md), step by step, and with a suspension.
+    /// @dev What was measured (docs/reference/benchmarks/gas.md), step by step, and with a suspension.
     function test_ACaseCostsLessThanASeatReserves() public pure {
         assertGt(Economy.caseGas(5, 0), 901_000);
         assertGt(Economy.caseGas(5, 6), 1_639_000);

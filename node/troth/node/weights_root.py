@@ -30,11 +30,11 @@ import sha3
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
-from troth.node.models.tensor_files import RawTensor, pieces, read_rows
+from troth.node.models.tensor_files import RawTensor, pieces, read_rows, rows_of_a_piece
 from troth.protocol.architecture import canonical_json
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
-from troth.protocol.weight_rows import ROW_TAG, model_hash, tensor_hash, tree_root
+from troth.protocol.weight_rows import ROW_TAG, model_hash, part_root, root_of_parts, tensor_hash, tree_root
 
 ROW_TAG_1 = keccak256(b"troth/weight-row/1")
 TENSOR_TAG_1 = keccak256(b"troth/weight-tensor/1")
@@ -54,7 +54,7 @@ def weights_root(
 ) -> Hash32:
     """Version 2 over all tensors of a model, of names that are all different; `progress` is told bytes.
 
-    Memory is bounded: 32 bytes a row of one tensor, and some pieces of the files at a time.
+    Memory is bounded: some pieces of the files at a time, and 32 bytes for each piece of one tensor.
     """
     roots = tensor_roots(tensors, progress, threads)
     tree = tree_root([roots[name] for name in sorted(roots)])
@@ -66,21 +66,20 @@ def tensor_roots(
 ) -> dict[str, bytes]:
     """Version 2's root of each tensor by its name."""
     roots: dict[str, bytes] = {}
-    leaves: list[bytes] = []
+    parts: list[bytes] = []
     with _quick_turns(), ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
-        for tensor, found in _in_turn(pool, tensors, 2 * threads):
-            leaves.extend(found)
-            progress(len(found) * tensor.row_bytes)
-            if len(leaves) == tensor.rows:
-                # Meanwhile the threads are at the next tensor.
-                roots[tensor.name], leaves = tensor_root(tensor, leaves), []
+        for tensor, end, part in _in_turn(pool, tensors, 2 * threads):
+            progress((end - len(parts) * rows_of_a_piece(tensor)) * tensor.row_bytes)
+            parts.append(part)
+            if end == tensor.rows:
+                roots[tensor.name], parts = _tensor_root(tensor, parts), []
     return roots
 
 
 @contextmanager
 def _quick_turns() -> Iterator[None]:
-    """Threads that hash rows need the interpreter for a moment between two of them; who builds a tree, hash by hash,
-    would keep it from both for milliseconds."""
+    """Threads that hash rows need the interpreter for a moment between two of them; one that builds its part of a tree,
+    hash by hash, would keep it from the other for milliseconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(TURN_SECONDS)
     try:
@@ -96,17 +95,24 @@ def settings_hash(quantisation: Mapping[str, Any] | None) -> bytes:
 
 def _in_turn(
     pool: ThreadPoolExecutor, tensors: Sequence[RawTensor], ahead: int
-) -> Iterator[tuple[RawTensor, list[bytes]]]:
-    """Leaves of pieces of all tensors in order, of which `ahead` are under way at a time."""
-    waiting: deque[tuple[RawTensor, Future[list[bytes]]]] = deque()
+) -> Iterator[tuple[RawTensor, int, bytes]]:
+    """Where each piece of all tensors ends, and the root of its part of the tree, in order; `ahead` of them are under
+    way at a time."""
+    waiting: deque[tuple[RawTensor, int, Future[bytes]]] = deque()
     for tensor in tensors:
         for first, end in pieces(tensor):
-            waiting.append((tensor, pool.submit(row_leaves, tensor, first, end)))
+            waiting.append((tensor, end, pool.submit(_part, tensor, first, end)))
             if len(waiting) >= ahead:
-                done, future = waiting.popleft()
-                yield done, future.result()
-    for done, future in waiting:
-        yield done, future.result()
+                done, until, future = waiting.popleft()
+                yield done, until, future.result()
+    for done, until, future in waiting:
+        yield done, until, future.result()
+
+
+def _part(tensor: RawTensor, first: int, end: int) -> bytes:
+    """Built by the thread that hashed the rows: a third one would take turns from both."""
+    leaves, size = row_leaves(tensor, first, end), rows_of_a_piece(tensor)
+    return tree_root(leaves) if tensor.rows <= size else part_root(leaves, size)
 
 
 def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
@@ -122,9 +128,9 @@ def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
     return leaves
 
 
-def tensor_root(tensor: RawTensor, leaves: Sequence[bytes]) -> bytes:
-    """Version 2's root of one tensor by the leaves of all its rows."""
-    return tensor_hash(tensor.name, tensor.dtype, tensor.shape, len(leaves), tree_root(leaves))
+def _tensor_root(tensor: RawTensor, parts: Sequence[bytes]) -> bytes:
+    tree = parts[0] if len(parts) == 1 else root_of_parts(parts, rows_of_a_piece(tensor))
+    return tensor_hash(tensor.name, tensor.dtype, tensor.shape, tensor.rows, tree)
 
 
 def number_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:

@@ -44,15 +44,25 @@ def model_hash(quantisation: bytes, tensors: int, tree: bytes) -> Hash32:
 
 def tree_root(leaves: Sequence[bytes]) -> bytes:
     """Root of a binary tree over 32-byte leaves (at least one), padded with zero leaves to a power of two."""
-    level = _padded(leaves)
-    while len(level) > 1:
-        level = _above(level)
-    return level[0]
+    return _top(_padded(leaves, EMPTY))
+
+
+def part_root(leaves: Sequence[bytes], size: int) -> bytes:
+    """Root of a part of a tree that has so many leaves, a power of two; the last part is filled up with zero leaves."""
+    return _top([*leaves, *[EMPTY] * (size - len(leaves))])
+
+
+def root_of_parts(parts: Sequence[bytes], size: int) -> bytes:
+    """`tree_root` by the roots of all its parts of so many leaves."""
+    empty = EMPTY
+    for _ in range(size.bit_length() - 1):
+        empty = keccak256(b"\x01" + empty + empty)
+    return _top(_padded(parts, empty))
 
 
 def tree_path(leaves: Sequence[bytes], place: int) -> tuple[Hash32, ...]:
     """Siblings of a leaf, from the bottom."""
-    level, path = _padded(leaves), []
+    level, path = _padded(leaves, EMPTY), []
     while len(level) > 1:
         path.append(Hash32(level[place ^ 1]))
         level, place = _above(level), place >> 1
@@ -70,8 +80,14 @@ def root_of_path(leaf: bytes, place: int, leaves: int, siblings: Sequence[bytes]
     return leaf
 
 
-def _padded(leaves: Sequence[bytes]) -> list[bytes]:
-    return [*leaves, *[EMPTY] * ((1 << (len(leaves) - 1).bit_length()) - len(leaves))]
+def _padded(leaves: Sequence[bytes], empty: bytes) -> list[bytes]:
+    return [*leaves, *[empty] * ((1 << (len(leaves) - 1).bit_length()) - len(leaves))]
+
+
+def _top(level: list[bytes]) -> bytes:
+    while len(level) > 1:
+        level = _above(level)
+    return level[0]
 
 
 def _above(level: list[bytes]) -> list[bytes]:

@@ -176,9 +176,14 @@ def _tensor(name: str, told: Any, path: Path, begin: int) -> RawTensor:
     return RawTensor(name, dtype, shape, path, begin + first, end - first)
 
 
+def rows_of_a_piece(tensor: RawTensor) -> int:
+    """A power of two, so that each piece is a whole part of the tensor's tree."""
+    return 1 << (max(1, PIECE // max(1, tensor.row_bytes)).bit_length() - 1)
+
+
 def pieces(tensor: RawTensor) -> Iterator[tuple[int, int]]:
     """Rows of a tensor, first and end, in pieces of some megabytes."""
-    step = max(1, PIECE // max(1, tensor.row_bytes))
+    step = rows_of_a_piece(tensor)
     for first in range(0, tensor.rows, step):
         yield first, min(first + step, tensor.rows)
 
