@@ -34,7 +34,6 @@ from troth.protocol.market import receipt
 from troth.protocol.market.views import parameters_of
 from troth.transport.command_options import priced
 
-
 INTERRUPTED = (
     "\ninterrupted: an answer that was ordered is written to its end, and is owed then as if you had read it. The next "
     "`troth client ask`, or a running `troth client serve`, settles it; `troth client receipts` shows how it ended"
