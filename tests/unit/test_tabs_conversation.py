@@ -181,4 +181,6 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
     unused: Any = None
     with pytest.raises(asyncio.CancelledError):
         await terminal.chat(unused, unused, None, SamplingChoices(8), ("", ""), "", "", "a question", as_json=False)
-    assert "`troth client receipts`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "written to its end, and is owed then" in said, "nobody stops an order, and all of it is paid"
+    assert "`troth client receipts`" in said

@@ -34,6 +34,11 @@ from troth.protocol.market import receipt
 from troth.protocol.market.views import parameters_of
 from troth.transport.command_options import priced
 
+INTERRUPTED = (
+    "\ninterrupted: an answer that was ordered is written to its end, and is owed then as if you had read it. The next "
+    "`troth client ask`, or a running `troth client serve`, settles it; `troth client receipts` shows how it ended"
+)
+
 
 async def chat(  # noqa: PLR0917
     home: Home,
@@ -57,7 +62,7 @@ async def chat(  # noqa: PLR0917
             try:
                 await converse(run, wish, system, question)
             except asyncio.CancelledError:
-                say("\ninterrupted: what was written by now is owed; `troth client receipts` shows how the order ends")
+                say(INTERRUPTED)
                 raise
         else:
             conversation = Conversation(run, wish, home, system, opening(system))
