@@ -95,14 +95,18 @@ class Play:
         call = chosen.choice(ALL)(self, party, tab)
         if chosen.random() < 0.6:
             call, tab = self._payment(party) or (call, tab)
-        # Mostly about what is just going on.
+        await self.act(party, call, tab)
+        if chosen.random() < 0.3:
+            self.world.anvil.mine(chosen.choice((1, 5)))
+
+    async def act(self, party: Address, call: PartCall | None, tab: Tab) -> None:
+        """This call of a party, which calls back mostly about a tab; all of it is followed."""
+        chosen = self.world.random
         planned = (
             chosen.choice(ALL)(self, party, tab if chosen.random() < 0.6 else chosen.choice(self.tabs))
             for _ in range(AT_ONCE)
         )
         await self._act(party, call, [one for one in planned if one is not None])
-        if chosen.random() < 0.3:
-            self.world.anvil.mine(chosen.choice((1, 5)))
         await self.world.follow()
 
     def _payment(self, party: Address) -> tuple[PartCall, Tab] | None:
