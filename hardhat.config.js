@@ -3,6 +3,8 @@ import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 
+import { overrideTask } from "hardhat/config";
+
 const require = createRequire(import.meta.url);
 
 const root = import.meta.dirname;
@@ -87,12 +89,29 @@ const jobsAtOnce = {
   },
 };
 
+/**
+ * Tests deploy contracts from their artifacts (`vm.getCode`). `hardhat test solidity FILE` alone builds what that file
+ * imports, which is their interfaces: a contract that was changed would be tested as it was built last. So all contracts
+ * are built before.
+ */
+const builtBefore = overrideTask(["test", "solidity"])
+  .setAction(async () => ({
+    default: async (args, hre, runSuper) => {
+      if (args.noCompile !== true && args.testFiles.length > 0) {
+        await hre.tasks.getTask("build").run({ noTests: true, quiet: true });
+      }
+      return runSuper(args);
+    },
+  }))
+  .build();
+
 /** Without it the fuzz tests try the same values in every run; `make fuzz` gives a random one and prints it. */
 const seed = process.env.TROTH_FUZZ_SEED ? { seed: process.env.TROTH_FUZZ_SEED } : {};
 if (seed.seed) console.log(`TROTH_FUZZ_SEED=${seed.seed}`);
 
 export default {
   plugins: [jobsAtOnce],
+  tasks: [builtBefore],
   solidity: {
     compilers: [optimized],
     overrides: Object.fromEntries([

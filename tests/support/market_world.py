@@ -112,6 +112,8 @@ class World:
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     count: int = 0
+    coin: bool = True
+    """Whether money is the chain's coin: else no call has a value."""
 
     @property
     def owner(self) -> Key:
@@ -134,7 +136,7 @@ class World:
         return f"{label} {self.count}"
 
     def call(self, part: Part, function: str, *arguments: object, value: int = 0) -> PartCall:
-        return build(self.market.contracts, part, function, *arguments, value=value)
+        return build(self.market.contracts, part, function, *arguments, value=value if self.coin else 0)
 
     async def run(self, key: Key, part: Part, function: str, *arguments: object, value: int = 0) -> bool:
         """Send; False and a note if a contract refuses."""

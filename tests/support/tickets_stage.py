@@ -132,10 +132,13 @@ class TicketsStage:
         return await self.send(messages.spend([self.key_of(bought.purchase)], [spending]))
 
 
-async def tickets_stage(url: str, payer: Key, mine: Callable[[int], None], *, epoch_blocks: int = 100) -> TicketsStage:
-    """Deploy a market, a committee and Tickets, and register the keys of epoch 0."""
+async def tickets_stage(
+    url: str, payer: Key, mine: Callable[[int], None], *, epoch_blocks: int = 100, market: Market | None = None
+) -> TicketsStage:
+    """Deploy a committee and Tickets, and a market unless one is given, and register the keys of epoch 0."""
     mine(3)
-    market, _ = await deploy_market(url, shipped.DEMO, payer)
+    if market is None:
+        market, _ = await deploy_market(url, shipped.DEMO, payer)
     keys = sorted((member_key(number) for number in range(MEMBERS)), key=lambda key: address_to_bytes(key.address))
     first = [CommitteeMember(key.address, Hash32(bytes(31) + b"\1"), "https://192.0.2.1:8543") for key in keys]
     committee = (await submit(url, committee_creation(first), payer)).created

@@ -45,6 +45,10 @@ class TokenAsset:
         """Make so many units for an account that is not ours."""
         await self._send(self.anvil.keys[0], "mint", ["address", "uint256"], account, amount)
 
+    async def tell(self, account: Address) -> None:
+        """A HookToken tells this account of its transfers."""
+        await self._send(self.anvil.keys[0], "tell", ["address"], account)
+
     async def turn(self, vice: Vice) -> None:
         """From now on transfers are like this."""
         await self._send(self.anvil.keys[0], "set", ["uint8"], int(vice))
