@@ -42,6 +42,14 @@ def find_anvil() -> str:
     return str(programs[0])
 
 
+def has_anvil() -> bool:
+    """Whether the program is here."""
+    try:
+        return bool(find_anvil())
+    except MissingTool:
+        return False
+
+
 def start_anvil(
     processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil", options: Sequence[str] = ()
 ) -> tuple[Child, str]:

