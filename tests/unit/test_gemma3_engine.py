@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words  # noqa: E402
+from troth.node.engine.wide_products import wide_products  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
@@ -41,8 +42,8 @@ async def run(engine: TorchEngine, bounds: list[int], inputs: Any = TOKENS, segm
 
 
 def in_one_pass(model: Any, tokens: Any = TOKENS) -> tuple[Any, Any]:
-    """States and logits of transformers without a cache."""
-    with torch.inference_mode():
+    """States and logits of transformers without a cache, products as this processor multiplies."""
+    with torch.inference_mode(), wide_products(torch.empty(1, len(tokens), 0, dtype=model.dtype)):
         states = model.model(torch.from_numpy(tokens)[None], use_cache=False).last_hidden_state[0]
         return states.float(), model(torch.from_numpy(tokens)[None], use_cache=False).logits[0].float()
 

@@ -19,6 +19,7 @@ from troth.node.calibration.findings import find  # noqa: E402
 from troth.node.calibration.measurements import MeasurementFiles  # noqa: E402
 from troth.node.calibration.prompts import SAMPLINGS, Bucket  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.engine.wide_products import wide_products  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
@@ -45,7 +46,8 @@ def test_a_stack_computes_what_transformers_computes(
     model.set_attn_implementation(attention)
     cache, parts = DynamicCache(), []
     with torch.inference_mode():
-        expected = model(torch.from_numpy(TOKENS), use_cache=False)
+        with wide_products(torch.empty(*TOKENS.shape, 0, dtype=words)):
+            expected = model(torch.from_numpy(TOKENS), use_cache=False)
         once = stack.forward(stack.embed(torch.from_numpy(TOKENS)), Segment(0, LAYERS))
         torch.testing.assert_close(stack.logits(once), expected.logits.float(), atol=0, rtol=0)
         for start, end in pairwise([0, 3, 11, *range(12, 18)]):

@@ -57,6 +57,9 @@ class CompletionLedger:
         except OtherFormat as error:
             self._database.close()
             raise ReceiptsUnreadable("The gateway's file cannot be used", path, str(error)) from error
+        except sqlite3.DatabaseError as error:
+            self._database.close()
+            raise self._unreadable(error) from error
         except ReceiptsUnreadable:
             self._database.close()
             raise
@@ -110,8 +113,11 @@ class CompletionLedger:
         try:
             return self._database.execute(statement, values)
         except sqlite3.DatabaseError as error:
-            what = f"The gateway's record cannot be read or written: {error}"
-            raise ReceiptsUnreadable(what, self._path, "Free disk space, or move the file away and keep it.") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: sqlite3.DatabaseError) -> ReceiptsUnreadable:
+        what = f"The gateway's record cannot be read or written: {error}"
+        return ReceiptsUnreadable(what, self._path, "Free disk space, or move the file away and keep it.")
 
 
 def today() -> str:
