@@ -100,6 +100,7 @@ class EngineSettings:
             "generation_config": "vllm",
             "seed": 0,
             "trust_remote_code": False,
+            "use_tqdm_on_load": False,
             "worker_extension_cls": "troth.node.engine.vllm.worker.RowTap",
             "logits_processors": [PROCESSORS[self._runner]],
             "kv_events_config": {
@@ -150,7 +151,8 @@ class EngineSettings:
         os.environ.update(self.environment())
         for name in ROUNDING:
             os.environ.pop(name, None)
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        # Its warnings are about defaults that a class fixes on purpose; whoever looks for one sets INFO.
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         # Standard output belongs to the command: it may be JSON.
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         os.environ["OMP_NUM_THREADS"] = str(self.threads or os.cpu_count() or 1)
