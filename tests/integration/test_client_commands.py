@@ -114,9 +114,9 @@ async def test_a_conversation_goes_on_after_a_bad_line(scene: Network, tmp_path:
     assert len(side.orders) == 2
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 async def test_a_client_that_ends_midway_is_paid_for_by_the_next(
-    scene: Network, tmp_path: Path, interrupted: bool
+    scene: Network, tmp_path: Path, number: signal.Signals
 ) -> None:
     side = await client_side(scene, tmp_path / "home")
     scene.drip(0.1)
@@ -124,10 +124,12 @@ async def test_a_client_that_ends_midway_is_paid_for_by_the_next(
         process = await side.start("chat", QUESTION, "--max-tokens", 40, *ALWAYS)
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.read(1), SECONDS)
-        process.send_signal(signal.SIGINT if interrupted else signal.SIGKILL)
+        process.send_signal(number)
         _, err = await asyncio.wait_for(process.communicate(), SECONDS)
         assert b"Traceback" not in err
-        assert not interrupted or process.returncode == 130
+        if number is not signal.SIGKILL:
+            assert process.returncode == 128 + number
+            assert f"interrupted: 0x{side.orders[0].order_id.hex()[:10]} is written to its end" in err.decode()
     finally:
         scene.drip(0)
     # The next process that asks takes the order up.

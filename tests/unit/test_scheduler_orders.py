@@ -44,7 +44,7 @@ from troth.protocol.request import from_canonical_bytes, output_hash
 from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
 from troth.scheduler.court.holding import OrderHoldings
-from troth.scheduler.orders import concluding
+from troth.scheduler.orders import concluding, service
 from troth.scheduler.orders.service import FINALITY_BLOCKS
 from troth.transport.sealing import unseal
 
@@ -167,6 +167,29 @@ async def test_a_whole_model_of_an_exact_class_that_sends_anything_but_signed_ha
     asked = await scene.send(scene.asked())
     assert (asked.lines[-1]["type"], asked.lines[-1]["code"]) == ("failed", "node_failed")
     await scene.stop()
+
+
+async def test_one_that_is_to_stop_has_the_answer_that_it_drew_checked(scene: TabScene) -> None:
+    """Between the draw and the first secret nothing runs, and between the verdicts and the second one."""
+    asked = await scene.send(scene.asked())
+    stopping = asyncio.create_task(scene.orders.drain())
+    await asyncio.sleep(0.2)
+    assert not stopping.done()
+    assert (await scene.show(asked))[-1]["complete"]
+    await asyncio.sleep(0.2)
+    assert not stopping.done()
+    assert await scene.tiles(asked)
+    async with asyncio.timeout(service.CLIENT_SECONDS / 2):
+        await stopping
+
+
+async def test_one_that_is_to_stop_waits_for_no_client_that_stays_away(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "CLIENT_SECONDS", 0.3)
+    await scene.send(scene.asked())
+    async with asyncio.timeout(20):
+        await scene.orders.drain()
 
 
 async def test_an_answer_ends_with_an_end_token_or_at_its_length(scene: TabScene) -> None:

@@ -6,21 +6,23 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.toy_market import PARAMETERS
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, toy_stage
-from unit.test_tabs_asking import ALWAYS
+from unit.test_tabs_asking import ALWAYS, PROMPT
 
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
 from troth.client.orders import session, terminal
+from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
@@ -28,8 +30,10 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.orders.talking import Conversation, Typing, talk
+from troth.client.orders.updates import TextUpdate
 from troth.client.reaching import reaching
 from troth.protocol.amounts import Asset
+from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import NO_ADDRESS
@@ -167,20 +171,36 @@ async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
 
 
 async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @asynccontextmanager
-    async def opened(*_: Any) -> AsyncIterator[SimpleNamespace]:
-        yield SimpleNamespace(asset=ASSET)
+    async with toy_stage(tmp_path) as stage:
 
-    async def interrupted(*_: Any) -> None:
-        raise asyncio.CancelledError
+        @asynccontextmanager
+        async def opened(*_: Any) -> AsyncIterator[SimpleNamespace]:
+            yield SimpleNamespace(asset=ASSET, session=stage.session)
 
-    monkeypatch.setattr(terminal, "running", opened)
-    monkeypatch.setattr(terminal, "converse", interrupted)
-    unused: Any = None
-    with pytest.raises(asyncio.CancelledError):
-        await terminal.chat(unused, unused, None, SamplingChoices(8), ("", ""), "", "", "a question", as_json=False)
-    said = capsys.readouterr().err
-    assert "written to its end, and is owed then" in said, "nobody stops an order, and all of it is paid"
-    assert "`troth client receipts`" in said
+        async def interrupted(*_: Any) -> None:
+            async with aclosing(ask(stage.session, PROMPT, ALWAYS)) as updates:
+                async for update in updates:
+                    if isinstance(update, TextUpdate):
+                        raise asyncio.CancelledError
+
+        monkeypatch.setattr(terminal, "running", opened)
+        monkeypatch.setattr(terminal, "converse", interrupted)
+        unused: Any = None
+        for as_json in (False, True):
+            monkeypatch.setattr(terminal, "print_json_answer", interrupted)
+            given = (unused, unused, None, SamplingChoices(8), ("", ""), "", "", "a question")
+            with pytest.raises(asyncio.CancelledError):
+                await terminal.chat(*given, as_json=as_json)
+        entries = stage.session.journal.all()
+        said = [line for line in capsys.readouterr().err.splitlines() if line]
+        assert len(said) == 2
+        assert f"{entries[-1].name[:12]} is written to its end, and is owed then" in said[0]
+        assert f"at most {ASSET.show(entries[-1].most)}" in said[0], "all of it is paid"
+        assert ASSET.show(sum(one.most for one in entries)) in said[1], "both are"
+        admitted = entries[-1].read("admitted", Admitted)
+        assert admitted is not None
+        last = admitted.admission.message.block_number + PARAMETERS.lag // 2
+        assert f"after block {last}" in said[0]
+        assert "`troth client receipts`" in said[0]

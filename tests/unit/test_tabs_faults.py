@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,18 @@ from troth.client.orders.course import OLD_DRAWS
 from troth.client.orders.failing import OrderStalled, OrderUnseen, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.receipts import shown
 from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import OrderOutcome, SentUpdate
 from troth.client.tabs.errors import TabBehind
 from troth.client.tabs.recovery import recover
+from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Admission
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Hash32
 
 
@@ -94,6 +98,40 @@ async def test_a_scheduler_that_starts_again_is_asked_for_its_openings_once_more
         outcome = ended(await asked(stage)).outcome
         assert outcome is (OrderOutcome.CHECKED if away else OrderOutcome.UNCLEAR)
         assert len(asked_for) == (4 if away else 2)
+
+
+@pytest.mark.parametrize("times", [2, 99])
+async def test_a_scheduler_that_starts_again_under_a_check_is_asked_once_more(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer ends checked; where nobody comes back it is not said to be refused, and a later round checks it."""
+    monkeypatch.setattr(checking, "RESTART_PAUSES", (0.01, 0.01))
+    show, asked_for = MarketCalls.show, []
+
+    async def restarting(self: MarketCalls, *arguments: Any) -> Any:
+        asked_for.append(arguments)
+        if len(asked_for) <= times:
+            raise SchedulerUnreachable("Nobody answers", "a test", "Ask again.")
+        async with aclosing(show(self, *arguments)) as lines:
+            async for line in lines:
+                yield line
+
+    monkeypatch.setattr(MarketCalls, "show", restarting)
+    async with toy_stage(tmp_path) as stage:
+        told = ended(await asked(stage))
+        assert len(asked_for) == 3
+        if times == 2:
+            assert told.outcome is OrderOutcome.CHECKED
+            return
+        assert told.outcome is OrderOutcome.UNCHECKED
+        assert "Once the scheduler is back" in told.advice
+        (entry,) = stage.session.journal.all()
+        assert (entry.paid, stage.book().spent) == (None, 0)
+        assert shown(entry, stage.world.state).lines(Asset(NO_ADDRESS, "usdc", 6))[0].endswith(" not due")
+        asked_for[:] = [()] * times
+        await OrderKeeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
 
 
 async def test_killed_between_payment_and_delivery_the_word_is_delivered(tmp_path: Path) -> None:

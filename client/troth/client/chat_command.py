@@ -78,9 +78,8 @@ def chat(
     as_json: JsonOption = False,
 ) -> None:
     """Ask one question, or hold a conversation; the answer streams, the verdict follows. /help lists its commands."""
-    import asyncio
-
     from troth.client.choices import SamplingChoices
+    from troth.client.interrupts import interruptible
     from troth.client.orders import terminal
     from troth.client.prompt import read_question
 
@@ -104,4 +103,4 @@ def chat(
         system,
         first,
     )
-    asyncio.run(terminal.chat(*given, as_json=as_json, resume=resume))
+    interruptible(terminal.chat(*given, as_json=as_json, resume=resume))

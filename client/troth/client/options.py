@@ -170,11 +170,11 @@ def tell(result: object, as_json: bool, text: str) -> None:
 
 
 def carried_out(work: Coroutine[Any, Any, Result]) -> Result:
-    """What a coroutine gives."""
+    """What a coroutine gives; SystemExit where it was interrupted."""
     # Not loaded for help: forty modules.
-    import asyncio
+    from troth.client.interrupts import interruptible
 
-    return asyncio.run(work)
+    return interruptible(work)
 
 
 def millionths(value: float, least: int) -> int:

@@ -22,7 +22,7 @@ def printable_line(value: object, longest: int = 300) -> str:
 
 
 _RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
-_ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "FAILED")
+_ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "NOT CHECKED YET", "FAILED")
 
 
 def coloured(line: str, stream: TextIO) -> str:

@@ -39,8 +39,7 @@ def case(
 ) -> None:
     """Say what can be done about an answer: convict, bring it to the court, summon; and do it with --open."""
     # Not loaded for help: forty modules.
-    import asyncio
-
+    from troth.client.interrupts import interruptible
     from troth.client.orders import case_terminal
 
     purse, configuration = options.purse(), options.configuration()
@@ -51,7 +50,7 @@ def case(
         work = case_terminal.bring(purse, configuration, order, write, how)
     else:
         work = case_terminal.show(purse, configuration, order, write, rows=rows)
-    told = asyncio.run(work)
+    told = interruptible(work)
     typer.echo(json.dumps(told.to_json()) if options.as_json else "\n".join(told.lines))
     if told.nothing:
         raise typer.Exit(NOTHING)

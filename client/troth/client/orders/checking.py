@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from troth.chain.keystore import Key
 from troth.chain.retries import attempts_of
-from troth.client.errors import ClientError, SchedulerUnreachable
+from troth.client.errors import ClientError, SchedulerUnreachable, StreamError
 from troth.client.orders.building import secrets_of
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal, SealedSegment
+from troth.client.orders.check_words import CheckForged, CheckLate, CheckReading
 from troth.client.orders.evidence import CheckWords, Openings, SealedOpenings, ServedOrder, served_of
 from troth.client.orders.failing import OrderContradicted, what_happened
 from troth.client.orders.journal import OrderRecord, Phase
@@ -32,14 +33,12 @@ from troth.client.tabs.keys import master_of, reply_secret
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical, checks, life, lottery, prices
-from troth.protocol.market.bodies import Checking, Committed, Verdicts
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.life import Check
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.receipt import CheckedSegment
-from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Opinion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_to_bytes, to_address
 from troth.transport.errors import OverlayError, SealBroken
@@ -56,12 +55,13 @@ OPENING_LIMIT = 1 << 22
 OPENING_PAUSES = (0.0, 0.5, 2.0)
 """Seconds before each try to get the openings, which a scheduler gathers once it has the second secret."""
 RESTART_PAUSES = (4.0, 8.0, 16.0)
-"""And before those that follow where it cannot be reached: it may start again, and then has them on disk."""
+"""And before those that follow where it cannot be reached: it may start again, and then has them on disk; so has it an
+order whose check was not begun, or broke off."""
 ENTRY_SECONDS = 5.0
 """How long the node that the order entered at may be silent before the scheduler is asked the same."""
 NOT_YET_SECONDS = 0.1
-CHECK_LINES = 1024
 _FAILURES = (ClientError, OverlayError, TimeoutError)
+_AWAY = (SchedulerUnreachable, StreamError, OverlayError)
 
 
 class OrderSettlement:
@@ -104,10 +104,11 @@ class OrderSettlement:
         if words is None:
             try:
                 words = await self._words(seats)
-            except _Late as error:
+            except CheckLate as error:
                 journal.step(identifier, Phase.REFUSED_CHECK, fee=self._fee, due=self._due, failure=error.what)
                 journal.release(identifier)
-                yield self._ended(OrderOutcome.REFUSED_CHECK, self._summons_advice(error.what))
+                outcome = OrderOutcome.UNCHECKED if error.away else OrderOutcome.REFUSED_CHECK
+                yield self._ended(outcome, self._summons_advice(error))
                 return
             journal.step(identifier, Phase.JUDGED, check=words)
         yield await self._judged(seats, words)
@@ -158,7 +159,7 @@ class OrderSettlement:
                 if await ask(calls):
                     return True
             _log.info("the node that the order entered at answers too little: its scheduler is asked")
-        except (*_FAILURES, _Forged, _Late) as error:
+        except (*_FAILURES, CheckForged, CheckLate) as error:
             # Nobody's lie yet: what a node changed or kept back, the scheduler itself may tell otherwise.
             _log.info("the check goes on at its scheduler, not at the entry %s: %s", node, what_happened(error))
         entrance.leave(order)
@@ -169,30 +170,45 @@ class OrderSettlement:
     async def _words(self, seats: Sequence[DrawnSeats]) -> CheckWords:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                gathering = _Gathering(self._session, self._served, seats, self._view)
-
-                async def gathered(calls: MarketCalls) -> bool:
-                    async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
-                        await gathering.read(lines, ENTRY_SECONDS)
-                    return gathering.decided
-
-                if await self._by_way_of_node(gathered):
-                    return gathering.words(self._silent())
-                gathering = _Gathering(self._session, self._served, seats, self._view)
-                calls = await self._session.calls(self._tab_context)
-                async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
-                    await gathering.read(lines)
+                gathering = await self._gathered(seats)
         except TimeoutError as error:
-            raise _Late(f"The check was not done within {CHECK_SECONDS:g} s") from error
+            raise CheckLate(f"The check was not done within {CHECK_SECONDS:g} s") from error
         except (ClientError, OverlayError) as error:
             if isinstance(error, OrderContradicted):
                 raise
-            raise _Late(getattr(error, "what", str(error))) from error
-        except _Forged as error:
+            raise CheckLate(getattr(error, "what", str(error)), away=isinstance(error, _AWAY)) from error
+        except CheckForged as error:
             raise self._contradiction(error.what) from error
         if not gathering.decided:
-            raise _Late(gathering.lacking)
+            raise CheckLate(gathering.lacking)
         return gathering.words(self._silent())
+
+    async def _gathered(self, seats: Sequence[DrawnSeats]) -> CheckReading:
+        """What the verifiers say, from the entry node or the scheduler; that one may start again meanwhile."""
+        session, identifier = self._session, self._entry.identifier
+        gathering = CheckReading(session, self._served, seats, self._view)
+
+        async def gathered(calls: MarketCalls) -> bool:
+            async with aclosing(calls.show(identifier, self._secrets.draw)) as lines:
+                await gathering.read(lines, ENTRY_SECONDS)
+            return gathering.decided
+
+        if await self._by_way_of_node(gathered):
+            return gathering
+        for pause in (*RESTART_PAUSES, None):
+            gathering = CheckReading(session, self._served, seats, self._view)
+            try:
+                calls = await session.calls(self._tab_context)
+                async with aclosing(calls.show(identifier, self._secrets.draw)) as lines:
+                    await gathering.read(lines)
+                return gathering
+            except _AWAY as error:
+                if pause is None:
+                    raise
+                _log.info("the check waits for its scheduler: %s", what_happened(error))
+            session.journal.hold(identifier)
+            await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
     async def _judged(self, seats: Sequence[DrawnSeats], words: CheckWords) -> CourseStep:
         journal, identifier = self._session.journal, self._entry.identifier
@@ -279,151 +295,21 @@ class OrderSettlement:
             self._session.journal.release(self._entry.identifier)
         return EndedUpdate(self._entry.identifier, outcome, self._fee, self._due, advice)
 
-    def _summons_advice(self, what: str) -> str:
+    def _summons_advice(self, late: CheckLate) -> str:
         last = lottery.secret_due(self._served.draw, self._session.parameters)
-        return f"{what}: `troth client summon {self._entry.name[:12]} --broadcast` until block {last}"
+        summon = f"`troth client summon {self._entry.name[:12]} --broadcast`"
+        if not late.away:
+            return f"{late.what}: {summon} until block {last}"
+        back = (
+            "Once the scheduler is back, the next `troth client ask` or a running `troth client serve` has it checked"
+        )
+        return f"{late.what}. {back}; if it stays away, {summon} asks for the check on chain until block {last}"
 
     def _contradiction(self, what: str) -> OrderContradicted:
         self._session.journal.step(self._entry.identifier, Phase.CONTRADICTED, failure=what)
         self._session.journal.release(self._entry.identifier)
         self._session.books.doubt(self._tab_context.identifier, f"{what} (order {self._entry.name[:12]})")
         return OrderContradicted(what, self._entry.name, "Nothing is paid for it. Use another scheduler.")
-
-
-class _Gathering:
-    """Commitments and verdicts of all segments, as they come; each signature is checked when it does."""
-
-    def __init__(
-        self, session: PayerSession, served: ServedOrder, seats: Sequence[DrawnSeats], view: OrderView
-    ) -> None:
-        self._session = session
-        self._served = served
-        self._seats = seats
-        self._view = view
-        self._commitments: dict[int, dict[Address, Signed[TraceCommitment]]] = {}
-        self._verdicts: dict[int, dict[Address, Signed[Verdict]]] = {}
-        self._left_out: list[str] = []
-
-    @property
-    def whole(self) -> bool:
-        """Whether every distinct drawn verifier of every segment has spoken."""
-        return all(
-            set(self._verdicts.get(segment, ())) == set(seats.seats) for segment, seats in enumerate(self._seats)
-        )
-
-    @property
-    def decided(self) -> bool:
-        """Whether, in every segment, more than half of the seats have spoken: who is silent counts as nothing."""
-        return all(
-            2 * sum(count for one, count in seats.seats.items() if one in self._verdicts.get(segment, ()))
-            > len(seats.operators)
-            for segment, seats in enumerate(self._seats)
-        )
-
-    @property
-    def lacking(self) -> str:
-        """Whose verdicts the check ended without, and whose fault that may be."""
-        drawn = [(segment, one) for segment, seats in enumerate(self._seats) for one in seats.seats]
-        silent = [one for segment, one in drawn if one not in self._verdicts.get(segment, ())]
-        named = ", ".join(one[:10] for one in silent)
-        who = "the only verifier" if len(drawn) == 1 else f"{len(silent)} of {len(drawn)} verifiers"
-        return f"The check ended without a verdict of {who} ({named}): away, or kept back by the scheduler"
-
-    async def read(self, lines: AsyncGenerator[dict[str, Any], None], patience: float | None = None) -> None:
-        """Read until the check is whole, or the stream ends; TimeoutError where it is silent for too long."""
-        for _ in range(CHECK_LINES):
-            async with asyncio.timeout(patience):
-                line = await anext(lines, None)
-            if line is None:
-                return
-            try:
-                self._take(line)
-            except ProtocolError as error:
-                raise _Forged(error.what) from error
-            self._session.journal.hold(self._served.entry.identifier)
-            if self.whole:
-                return
-
-    def words(self, silent: dict[int, tuple[Address, ...]]) -> CheckWords:
-        """What was signed, in the order of first seats."""
-        return CheckWords(
-            tuple(
-                CheckedSegment(
-                    drawn=seats.operators,
-                    commitments=_in_order(self._commitments[segment], seats),
-                    verdicts=_in_order(self._verdicts[segment], seats),
-                    silent=silent.get(segment, ()),
-                )
-                for segment, seats in enumerate(self._seats)
-            )
-        )
-
-    def _take(self, line: dict[str, Any]) -> None:
-        match line.get("type"):
-            case "undrawn":
-                raise _Forged("The scheduler says that the secret misses, and it hits")
-            case "checking":
-                said = bodies.read_part(Checking, line)
-                if said.segments != tuple(seats.operators for seats in self._seats):
-                    raise _Forged("The scheduler lets other verifiers check than were drawn")
-            case "committed":
-                self._commit(bodies.read_part(Committed, line))
-            case "verdicts":
-                self._judge(bodies.read_part(Verdicts, line))
-            case "failed":
-                raise _Late("The scheduler gave the check up")
-
-    def _commit(self, said: Committed) -> None:
-        if said.segment not in range(len(self._seats)) or said.segment in self._commitments:
-            raise _Forged("The scheduler sent the commitments of a segment twice, or of none")
-        result = typed_data.struct_hash(self._result(said.segment))
-        wanted = (self._served.entry.identifier, said.segment, result)
-        found = {}
-        for signed in said.commitments:
-            signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
-            word = signed.message
-            if signer in self._seats[said.segment].seats and (word.order, word.segment, word.result) == wanted:
-                found[signer] = signed
-        self._commitments[said.segment] = found
-
-    def _judge(self, said: Verdicts) -> None:
-        """Verdicts that make no check are left out: whoever passed them on still owes them."""
-        if said.segment not in self._commitments:
-            raise _Forged("The scheduler sent verdicts before the verifiers had committed")
-        result, known = self._result(said.segment), self._verdicts.setdefault(said.segment, {})
-        for signed in said.verdicts:
-            signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
-            try:
-                seats, commitments = self._seats[said.segment], self._commitments[said.segment]
-                checks.require_verdicts(result, {signer: signed}, commitments, seats, self._view)
-            except InvalidCheck as error:
-                self._left_out.append(error.what)
-                continue
-            known.setdefault(signer, signed)
-
-    def _result(self, segment: int) -> Result:
-        return self._served.given[segment]
-
-
-def _in_order(found: Mapping[Address, Signed[Any]], seats: DrawnSeats) -> tuple[Signed[Any], ...]:
-    """By first seat: the order in which commitments pick the tiles."""
-    return tuple(found[one] for one in seats.seats if one in found)
-
-
-class _Late(Exception):
-    """The check did not come, or not whole; it can be summoned."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
-class _Forged(Exception):
-    """The scheduler leads the check otherwise than the rules do."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
 
 
 def _by_signer(words: Sequence[Signed[Any]], domain: Domain) -> dict[Address, Signed[Any]]:

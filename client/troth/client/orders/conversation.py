@@ -188,7 +188,8 @@ def describe(update: Update, asset: Asset) -> str:
         case EndedUpdate(_, OrderOutcome.REJECTED, _, due, advice):
             return f"REJECTED: do not rely on this answer. A case must stand at block {due}, or it is paid: {advice}"
         case EndedUpdate(_, outcome, _, _, advice):
-            return f"{str(outcome).upper()}: do not rely on this answer; nothing is paid for it. {advice}"
+            paid = "is paid before that" if outcome is OrderOutcome.UNCHECKED else "is paid for it"
+            return f"{str(outcome).upper()}: do not rely on this answer; nothing {paid}. {advice}"
         case _:
             return ""
 

@@ -35,6 +35,8 @@ _ANSWERED = {
     Phase.UNCLEAR,
     Phase.REFUSED_CHECK,
 }
+_UNPAID = {Phase.REFUSED_CHECK, Phase.CONTRADICTED}
+"""How an order ends for which nothing is acknowledged, whatever block comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class OrderSummary:
         if entry.paid is not None:
             money = f"{asset.show(entry.paid)} paid"
         elif entry.fee is not None:
-            money = f"{asset.show(entry.fee)} {'not due' if entry.due is None else f'from block {entry.due} on'}"
+            undue = entry.due is None or entry.phase in _UNPAID
+            money = f"{asset.show(entry.fee)} {'not due' if undue else f'from block {entry.due} on'}"
         else:
             money = f"at most {asset.show(entry.most)}"
         created = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.created))

@@ -16,12 +16,12 @@ from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.claimed import overclaim
 from troth.client.orders.conversation import converse, opening, print_json_answer, say
-from troth.client.orders.journal import OrderJournal, OrderRecord
+from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord
 from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
-from troth.client.orders.session import following, market_session
+from troth.client.orders.session import PayerSession, following, market_session
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
 from troth.client.orders.talking import Conversation, Typing, talk
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
@@ -31,13 +31,9 @@ from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import opened
 from troth.protocol.amounts import PER_MILLION, Asset
 from troth.protocol.market import receipt
+from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.views import parameters_of
 from troth.transport.command_options import priced
-
-INTERRUPTED = (
-    "\ninterrupted: an answer that was ordered is written to its end, and is owed then as if you had read it. The next "
-    "`troth client ask`, or a running `troth client serve`, settles it; `troth client receipts` shows how it ended"
-)
 
 
 async def chat(  # noqa: PLR0917
@@ -56,19 +52,46 @@ async def chat(  # noqa: PLR0917
     """One question, or a conversation. ``limits``: --max-cost and --max-price, in the deployment's asset."""
     async with running(home, configuration, password_file, _report) as run:
         wish = wish_of(choices, check, limits, run.asset)
-        if as_json:
-            await print_json_answer(run, wish, system, question)
-        elif question:
-            try:
+        try:
+            if as_json:
+                await print_json_answer(run, wish, system, question)
+            elif question:
                 await converse(run, wish, system, question)
-            except asyncio.CancelledError:
-                say(INTERRUPTED)
-                raise
-        else:
-            conversation = Conversation(run, wish, home, system, opening(system))
-            if resume:
-                conversation.resume(resume)
-            await talk(conversation, Typing(home.folder / "typed"))
+            else:
+                conversation = Conversation(run, wish, home, system, opening(system))
+                if resume:
+                    conversation.resume(resume)
+                await talk(conversation, Typing(home.folder / "typed"))
+        except asyncio.CancelledError:
+            say("\n" + interrupted(run.session, run.asset))
+            raise
+
+
+def interrupted(session: PayerSession, asset: Asset) -> str:
+    """What whoever interrupts a client leaves behind: its orders go on, and are owed."""
+    open_orders = [one for one in session.journal.all() if one.phase in RUNNING]
+    if not open_orders:
+        return "interrupted: no order is under way"
+    names = ", ".join(one.name[:12] for one in open_orders)
+    most = asset.show(sum(one.fee or one.most for one in open_orders))
+    last = min(_settled_until(session, one) for one in open_orders)
+    return (
+        f"interrupted: {names} is written to its end, and is owed then as if you had read it: at most {most}. "
+        f"The next `troth client ask`, or a running `troth client serve`, settles it; after block {last} it cannot be "
+        "checked any more. `troth client receipts` shows how it ended"
+    )
+
+
+def _settled_until(session: PayerSession, entry: OrderRecord) -> int:
+    """The last block at which a fresh draw is made for an order, or its secret counts."""
+    admitted = entry.read("admitted", Admitted)
+    submission = entry.submission
+    since = session.block
+    if admitted is not None:
+        since = admitted.admission.message.block_number
+    elif submission is not None:
+        since = submission.order.message.reference_block
+    return since + session.parameters.lag // 2
 
 
 async def print_models(home: Home, configuration: ClientConfiguration, *, as_json: bool) -> None:

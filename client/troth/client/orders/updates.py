@@ -117,6 +117,7 @@ class OrderOutcome(StrEnum):
     REJECTED = "rejected"
     UNCLEAR = "no majority"
     REFUSED_CHECK = "check refused"
+    UNCHECKED = "not checked yet"
 
 
 @dataclass(frozen=True, slots=True)

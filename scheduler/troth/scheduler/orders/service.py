@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -112,6 +113,18 @@ RETRY_AFTER = 5
 """Seconds after which a client that found all places taken may ask again: a short answer's time."""
 
 
+CLIENT_SECONDS = 3.0
+"""How long one that is to stop waits for a client's next secret; a check that was not begun waits for the restart."""
+LOOK_SECONDS = 0.05
+
+
+def _undrawn() -> Lines:
+    lines = Lines()
+    lines.send("undrawn")
+    lines.end()
+    return lines
+
+
 class Orders:
     """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy."""
 
@@ -124,6 +137,7 @@ class Orders:
         self._checks: dict[Hash32, CheckRun] = {}
         self._locks: WeakValueDictionary[Hash32, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited: dict[Hash32, float] = {}
 
     @property
     def running(self) -> int:
@@ -163,6 +177,8 @@ class Orders:
         if self._has_failed(order_id):
             # Who has concluded has let its caches go with that.
             await dismiss(self.context, order_id, run.nodes)
+        else:
+            self._await_client(order_id)
 
     def _has_failed(self, order_id: Hash32) -> bool:
         history = self.context.store.get(order_id)
@@ -243,12 +259,9 @@ class Orders:
         history = self._history(order_id)
         async with self._lock(order_id):
             hit = await reveal(self.context, history, secret)
-        if not hit:
-            lines = Lines()
-            lines.send("undrawn")
-            lines.end()
-            return lines
-        return self.check(history).lines
+        lines = self.check(history).lines if hit else _undrawn()
+        self._awaited.pop(order_id, None)
+        return lines
 
     def check(self, history: OrderHistory) -> CheckRun:
         """The check of a drawn order, begun unless it is under way."""
@@ -263,6 +276,7 @@ class Orders:
             await running.run()
         finally:
             del self._checks[order_id]
+            self._await_client(order_id)
         await dismiss(self.context, order_id, running.verifiers)
 
     async def show_second(self, order_id: Hash32, secret: Hash32) -> OrderHistory:
@@ -272,6 +286,7 @@ class Orders:
             raise NotYet("The check has not ended", None, "Follow the lines of the first secret to their end.")
         async with self._lock(order_id):
             await open_tiles(self.context, self.work_of(history), secret)
+        self._awaited.pop(order_id, None)
         return history
 
     def _lock(self, order_id: Hash32) -> asyncio.Lock:
@@ -381,10 +396,23 @@ class Orders:
             await asyncio.to_thread(self.context.database.truncate)
 
     async def drain(self) -> None:
-        """Take no more orders and wait for what is under way."""
+        """Take no more orders and wait for what is under way, and a moment for what their clients ask next."""
         self.draining = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._is_awaited():
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _await_client(self, order_id: Hash32) -> None:
+        """From its draw, and from the end of its check, an order's client needs a moment to show its next secret."""
+        now = time.monotonic()
+        self._awaited = {one: until for one, until in self._awaited.items() if until > now}
+        self._awaited[order_id] = now + CLIENT_SECONDS
+
+    def _is_awaited(self) -> bool:
+        now = time.monotonic()
+        return any(until > now for until in self._awaited.values())
 
     async def abandon(self) -> None:
         """Drop what is under way where it stands; the journal has what the next start needs."""
