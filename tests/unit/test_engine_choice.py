@@ -124,17 +124,18 @@ def np_tokens(*tokens: int) -> NDArray[np.int64]:
     return np.array(tokens)
 
 
-ADDED = ("VLLM_BATCH_INVARIANT", "VLLM_USE_V2_MODEL_RUNNER")
+ADDED = ("VLLM_BATCH_INVARIANT", "VLLM_USE_V2_MODEL_RUNNER", "VLLM_RPC_BASE_PATH")
 
 
 def test_what_belongs_to_the_class_is_set_for_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*ENVIRONMENT, *ADDED, "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
-    EngineSettings(tmp_path, 1, threads=1).prepare_environment()
+    EngineSettings(tmp_path, 1, threads=1).prepare_environment(tmp_path)
     assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
     assert os.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert os.environ["VLLM_RPC_BASE_PATH"] == str(tmp_path)
     assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
-    EngineSettings(tmp_path, 1, "cuda").prepare_environment()
+    EngineSettings(tmp_path, 1, "cuda").prepare_environment(tmp_path)
     assert os.environ["VLLM_BATCH_INVARIANT"] == os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1"
     arguments = EngineSettings(tmp_path, 1, positions=99).arguments(tmp_path)
     assert (arguments["enforce_eager"], arguments["seed"], arguments["max_model_len"]) == (True, 0, 100)

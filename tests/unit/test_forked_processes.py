@@ -34,6 +34,13 @@ def test_arguments_variables_streams_and_code_are_its_own() -> None:
     assert "OF_A_TEST" not in os.environ
 
 
+def test_it_may_start_processes_of_its_own() -> None:
+    """As vLLM does, in a new interpreter."""
+    code = "import multiprocessing as m; p = m.get_context('spawn').Process(target=print, args=('child',)); p.start()"
+    done = run(f"{code}; p.join(); print(p.exitcode)")
+    assert (done.returncode, done.stdout) == (0, "child\n0\n"), done.stderr
+
+
 def test_an_exception_is_told_as_python_tells_it() -> None:
     done = run("raise ValueError('of a test')")
     assert done.returncode == 1

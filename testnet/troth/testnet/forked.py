@@ -163,6 +163,8 @@ def _end_with_parent() -> None:
 
 def _become(arguments: tuple[str, ...], environment: dict[str, str], streams: tuple[str, str]) -> None:
     """In the new process: be the program."""
+    # Daemons of multiprocessing may not start processes, as vLLM does. The program is not told that it is one.
+    vars(multiprocessing.current_process())["_config"]["daemon"] = False
     take_streams(*streams)
     os.environ.clear()
     os.environ.update(environment)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
@@ -250,10 +251,21 @@ async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
         yield StreamingInput(prompt={"prompt_token_ids": part})
 
 
-def _construct(settings: EngineSettings, folder: Path, tally: Tally) -> Any:
-    settings.prepare_environment()
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
+_ONE_BY_ONE = threading.Lock()
+"""vLLM reads the environment of the process as it starts, and engines have different ones."""
 
-    arguments = AsyncEngineArgs(**settings.arguments(folder), enable_log_requests=False, disable_log_stats=True)
-    return AsyncLLM.from_engine_args(arguments, stat_loggers=[tally.listener()])
+
+def _construct(settings: EngineSettings, folder: Path, tally: Tally) -> Any:
+    with _ONE_BY_ONE:
+        settings.prepare_environment(folder)
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        class ClosedByCore(AsyncLLM):  # type: ignore[misc, unused-ignore]
+            """Ended by `Core.close` alone: at an interpreter's end vLLM's own way fails, and prints a traceback."""
+
+            def __del__(self) -> None:
+                pass
+
+        arguments = AsyncEngineArgs(**settings.arguments(folder), enable_log_requests=False, disable_log_stats=True)
+        return ClosedByCore.from_engine_args(arguments, stat_loggers=[tally.listener()])

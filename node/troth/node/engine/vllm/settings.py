@@ -146,9 +146,11 @@ class EngineSettings:
             "VLLM_CPU_INT4_W4A8": str(int(self.exact)),
         }
 
-    def prepare_environment(self) -> None:
-        """Set it, before vLLM is imported, for this process and those it starts."""
+    def prepare_environment(self, folder: Path) -> None:
+        """Set it, before vLLM is imported, for this process and those it starts; `folder` is as in `arguments`."""
         os.environ.update(self.environment())
+        # vLLM never removes its sockets: they go with the folder.
+        os.environ["VLLM_RPC_BASE_PATH"] = str(folder)
         for name in ROUNDING:
             os.environ.pop(name, None)
         # Its warnings are about defaults that a class fixes on purpose; whoever looks for one sets INFO.
