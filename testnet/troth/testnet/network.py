@@ -129,6 +129,7 @@ class LocalNetwork(Parties):
         self.execution = self._troth(
             *("model", "register", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--factory", self.factory, "--check", CHECK_PERCENT, "--candidates", self.plan.candidates),
+            *("--verifiers", self.plan.verifiers),
             *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
