@@ -24,6 +24,7 @@ from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Fault
 from troth.protocol.market.signed import Opinion
+from troth.protocol.market.state import with_pot
 from troth.protocol.market.types import Claim, ClaimState, PotKind
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import TRACES_LIMIT
@@ -477,6 +478,28 @@ async def test_a_sum_beside_the_claimed_numbers_is_looked_for_while_that_is_wort
     scene.ledger.fold(on.ObjectionAnswered(tab, claim_id, last, fee, META))
     await attend_nodes_claims(scene.context)
     assert (first in asked) is cheap
+    await scene.stop()
+
+
+@pytest.mark.parametrize("covered", [True, False])
+async def test_an_objection_takes_nothing_from_what_covers_promises(tmp_path: Path, covered: bool) -> None:
+    """A node that answers each of them would have its scheduler convicted for a tab that its own objections emptied."""
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    await scene.send(scene.asked())
+    held = next(one for one in scene.context.node_tabs if one.owed)
+    number, deposit = min(held.owed), await scene.ledger.objection_deposit()
+    owed = held.book.authorised + 1
+    # Another order was authorised since.
+    held.book = replace(held.book, bounds={**held.book.bounds, max(held.book.bounds) + 1: 10})
+    balance = held.book.authorised + deposit - (0 if covered else 1)
+    assert balance > owed + deposit
+    scene.ledger.state = with_pot(scene.ledger.state, PotKind.TAB, messages.tab_id(held.tab), balance)
+    claim = Claim(number, number, 0, owed, Hash32(b"\x07" * 32))
+    state = ClaimState(claim, held.book.voucher, owed, scene.ledger.block + PARAMETERS.claim_delay, held.node)
+    scene.ledger.fold(on.Claimed(messages.tab_id(held.tab), state_hash(state), state, META))
+    await attend_nodes_claims(scene.context)
+    assert scene.ledger.sent[-1].call.value == (0 if covered else deposit)
     await scene.stop()
 
 
