@@ -46,6 +46,8 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
     uint256 private constant NOISE_SHIFT = 56;
     uint256 private constant LEAD_BITS = 84;
     uint256 private constant TOKEN_BITS = 32;
+    /// @dev Bytes of a call of `beaten` whose strings and arrays are empty.
+    uint256 private constant EMPTY = 3140;
 
     IEvidence private immutable EVIDENCE;
     IProver private immutable NEXT;
@@ -126,8 +128,20 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
             proof := add(arguments, and(calldataload(arguments), 0xffffffff))
             recipient := shr(96, shl(96, calldataload(add(arguments, 0x20))))
         }
+        uint256 needed = _lengthOf(proof);
+        if (evidence.length != needed) revert SurplusEvidence(evidence.length, needed);
         (party, offenceBlock, subject) = _weigh(proof, recipient);
         emit BeatenByImprint(subject, party);
+    }
+
+    /// @dev Bytes of the call of `beaten` with this proof.
+    function _lengthOf(ImprintProof calldata proof) private pure returns (uint256) {
+        uint256 named = Encoded.padded(bytes(proof.executionClass.name).length)
+            + Encoded.padded(bytes(proof.model.architecture).length) + Encoded.padded(proof.request.head.length);
+        uint256 signed = Encoded.padded(proof.order.signature.length) + Encoded.padded(proof.signature.length)
+            + Encoded.padded(proof.draw.proof.length);
+        uint256 words = proof.draw.hints.length + proof.token.siblings.length + proof.siblings.length;
+        return EMPTY + named + signed + 32 * words;
     }
 
     // -------------------------------------------------------------------------------------------------------- the proof

@@ -3,8 +3,8 @@ pragma solidity ^0.8.30;
 
 import {ExecutionClass, ModelDescriptor} from "../market/interfaces/MarketTypes.sol";
 
-/// @title keccak256(abi.encode(...)) of classes and models, where they lie in the calldata
-/// @notice Their words are taken as they are. Any other form than abi.encode's has another hash, which nobody registered.
+/// @title What abi.encode makes of values that lie in the calldata: hashes of classes and models, and lengths
+/// @notice Words are taken as they are. Any other form than abi.encode's has another hash, which nobody registered.
 library Encoded {
     /// @dev Words of an encoded class and an encoded model before their one string, with its length.
     uint256 private constant CLASS_WORDS = 24;
@@ -26,6 +26,11 @@ library Encoded {
             position := model
         }
         return _hash(position, MODEL_WORDS, bytes(model.architecture).length);
+    }
+
+    /// @notice What the bytes of a string or of `bytes` take where they are encoded, without their length.
+    function padded(uint256 length) internal pure returns (uint256) {
+        return length + 31 & ~uint256(31);
     }
 
     /// @dev Of a struct with one string, which lies behind its words.

@@ -39,6 +39,8 @@ contract Proofs is IProofs, IProver {
     uint256 private constant LEAST_SLACK_BITS = 24;
     /// @dev Units of the noise.
     uint256 private constant NOISE_BITS = 120;
+    /// @dev Bytes of a call of `wrongToken` whose strings and arrays are empty.
+    uint256 private constant EMPTY = 3652;
 
     address private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -67,7 +69,23 @@ contract Proofs is IProofs, IProver {
             let arguments := add(evidence.offset, 4)
             proof := add(arguments, and(calldataload(arguments), 0xffffffff))
         }
+        uint256 needed = _lengthOf(proof);
+        if (evidence.length != needed) revert SurplusEvidence(evidence.length, needed);
         return _weigh(proof);
+    }
+
+    /// @dev Bytes of the call of `wrongToken` with this proof.
+    function _lengthOf(TokenProof calldata proof) private pure returns (uint256) {
+        uint256 named = Encoded.padded(bytes(proof.executionClass.name).length)
+            + Encoded.padded(bytes(proof.model.architecture).length) + Encoded.padded(bytes(proof.head.name).length)
+            + Encoded.padded(bytes(proof.head.dtype).length) + Encoded.padded(proof.request.head.length);
+        uint256 signed = Encoded.padded(proof.order.signature.length) + Encoded.padded(proof.signature.length)
+            + Encoded.padded(proof.draw.proof.length);
+        uint256 rows = Encoded.padded(proof.state.row.length) + Encoded.padded(proof.claimed.row.length)
+            + Encoded.padded(proof.better.row.length);
+        uint256 words = proof.draw.hints.length + proof.token.siblings.length + proof.state.later.length
+            + proof.head.siblings.length + proof.claimed.siblings.length + proof.better.siblings.length;
+        return EMPTY + named + signed + rows + 32 * words;
     }
 
     /// @inheritdoc IProofs

@@ -7,6 +7,7 @@ import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {IBank} from "../market/interfaces/IBank.sol";
 import {Signatures} from "../market/libraries/Signatures.sol";
@@ -345,9 +346,17 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
         if (received < amount) revert TokenGaveLess(received, amount);
     }
 
+    /// @dev What a token takes on top would be taken of what other tickets are worth.
     function _send(address to, uint256 amount) private {
         if (amount == 0) return;
-        if (ASSET == address(0)) Address.sendValue(payable(to), amount);
-        else IERC20(ASSET).safeTransfer(to, amount);
+        if (ASSET == address(0)) {
+            Address.sendValue(payable(to), amount);
+            return;
+        }
+        IERC20 token = IERC20(ASSET);
+        uint256 before = token.balanceOf(address(this));
+        token.safeTransfer(to, amount);
+        uint256 taken = Math.saturatingSub(before, token.balanceOf(address(this)));
+        if (taken > amount) revert IBank.TokenTookMore(taken, uint96(amount));
     }
 }

@@ -188,8 +188,8 @@ REFERENCED = (
     _by(
         "a node that claims more than it is owed",
         "an objection",
-        "tests/unit/test_scheduler_tab_duties.py::test_a_number_that_was_shown_is_not_asked_for_again",
-        "tests/unit/test_scheduler_tab_duties.py::test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_between",
+        "tests/unit/test_scheduler_objections.py::test_a_number_that_was_shown_is_not_asked_for_again",
+        "tests/unit/test_scheduler_objections.py::test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_between",
     ),
     _by("a tab drained by many claims", "the contract", f"{BANK}::test_ATabDrainedByManyClaims"),
     _by(

@@ -141,6 +141,15 @@ async def test_a_proof_in_another_form_proves_the_same_for_the_same_recipient_al
         await refused(scene, replace(proof, points=wrong), recipient, "ProofDoesNotHold")
 
 
+async def test_evidence_with_bytes_that_nobody_needs_convicts_nobody(scene: ImprintScene, anvil: Any) -> None:
+    accuser = anvil.keys[6]
+    proof = await scene.prove(scene.scene.answer(Wording(forged=2, rank=9)), accuser.address)
+    data = calls.evidence_of(proof, accuser.address)
+    with pytest.raises(ChainRejected, match="SurplusEvidence"):
+        await scene.send(calls.convict(data + bytes(32)), accuser, scene.contract)
+    await scene.send(calls.convict(data), accuser, scene.contract)
+
+
 async def test_an_honest_answer_has_no_proof_and_other_imprints_are_seen(scene: ImprintScene, anvil: Any) -> None:
     recipient = anvil.keys[6].address
     with pytest.raises(NothingToDo, match="No token"):

@@ -33,13 +33,15 @@ abstract contract TicketsTest is Test {
     address internal buyer = makeAddr("buyer");
     address internal payee = makeAddr("payee");
     address internal tabKey = makeAddr("tab key");
+    /// @dev The chain's coin, or a token that a test set before it sets up the rest.
+    address internal asset;
 
     function setUp() public virtual {
         vm.roll(1000);
         prices = [uint96(0.001 ether), 0.01 ether, 0.1 ether];
         memberKeys = sorted(MEMBERS);
         committee = ICommittee(create_("Committee.sol:Committee", abi.encode(members())));
-        bank = new TicketBank(address(0));
+        bank = new TicketBank(asset);
         tickets = ITickets(
             create_(
                 "contracts/tickets/Tickets.sol:Tickets",
@@ -120,8 +122,9 @@ abstract contract TicketsTest is Test {
     /// @dev Buys tickets of these numbers, whose blinding is the number plus one.
     function buy(uint64 epoch, uint8 denomination, uint256 first, uint16 count) internal returns (Purchase memory) {
         bytes32 root = rootOf(first, count);
+        uint256 value = asset == address(0) ? uint256(prices[denomination]) * count : 0;
         vm.prank(buyer);
-        tickets.buy{value: uint256(prices[denomination]) * count}(epoch, denomination, count, root);
+        tickets.buy{value: value}(epoch, denomination, count, root);
         return Purchase(buyer, epoch, denomination, count, root);
     }
 

@@ -223,12 +223,14 @@ async def _object(context: SchedulerContext, record: TabRecord, claim: ClaimReco
 
 
 def _own_deposit(context: SchedulerContext, record: TabRecord, claim: ClaimRecord, deposit: int) -> int:
-    """What this scheduler adds to an objection; 0 where the tab holds it beside what is claimed.
+    """What this scheduler adds to an objection; 0 where the tab holds it beside what is claimed and authorised.
 
-    Else a node that claims all that its tab holds could not be objected to.
+    Else a node that claims all that its tab holds could not be objected to, and one that answers every objection would
+    take from the tab what covers this scheduler's promises: a claim that is not covered convicts it.
     """
     held = context.ledger.state.tab_state(messages.tab_id(record.tab))
-    return 0 if held.balance >= max(claim.state.owed - held.redeemed, 0) + deposit else deposit
+    owed = max(claim.state.owed, context.node_tabs.held(record.tab.payee).book.authorised)
+    return 0 if held.balance >= max(owed - held.redeemed, 0) + deposit else deposit
 
 
 def places_of(claim: Claim, worth: Mapping[int, int]) -> list[int]:
