@@ -171,7 +171,19 @@ contract Leaves is ILeaves {
         Rules memory rules = REGISTRY.rulesOf(order.executionClass);
         for (uint256 s = 0; s < signers.length; ++s) _requireBonded(signers[s], order.executionClass, rules.penalty);
         _requireNotVoid(tab.payee, order.referenceBlock, digest, ANY_SEGMENT);
-        return Prices.fee(order, rules, results.length, results[results.length - 1]);
+        return _priceWithin(order, rules, results.length, results[results.length - 1]);
+    }
+
+    /// @dev Who signs more positions than the order pays for makes a case over them dearer than anybody would pay, and a
+    ///      conviction dearer than L: such an answer is owed by nobody.
+    function _priceWithin(Order memory order, Rules memory rules, uint256 segments, Result memory last)
+        private
+        pure
+        returns (uint256 price)
+    {
+        price = Prices.price(order, rules, segments, last);
+        uint256 most = Prices.most(order, rules);
+        if (price > most) revert LongerThanOrdered(price, most);
     }
 
     /// @dev A leaf is of its tab, and at its place.

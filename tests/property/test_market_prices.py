@@ -56,10 +56,12 @@ def test_more_work_never_costs_less_and_never_more_than_the_bound(
 
 
 @given(counts, counts, counts)
-def test_the_most_is_never_less_than_the_fee(prompt: int, cached: int, written: int) -> None:
+def test_the_most_is_never_less_than_the_price(prompt: int, cached: int, written: int) -> None:
+    """What was ordered is always owed: a leaf that costs more than its order's bound is worth nothing."""
     result = replace(RESULT, prompt=prompt, cached=cached, written=written)
     bound = prices.most(ORDER, RULES, 2, prompt=prompt + cached, written=written)
-    assert prices.fee(replace(ORDER, max_fee=2**90), RULES, 2, result) <= bound <= RULES.fee_cap
+    assert prices.price(ORDER, RULES, 2, result) <= bound
+    assert prices.fee(replace(ORDER, max_fee=bound), RULES, 2, result) <= min(bound, RULES.fee_cap)
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**30))

@@ -24,6 +24,8 @@ interface ILeaves {
     error WrongSequence(uint64 sequence, uint64 expected);
     error LeafVoid(bytes32 order, uint256 segment);
     error LeafStale(uint64 drawBlock, uint256 blockNumber);
+    /// @notice The results count positions that cost more than the order's bound or the class's cap.
+    error LongerThanOrdered(uint256 price, uint256 most);
     error WrongParty(address operator, Role role, Role expected);
     error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
     error NotBonded(address node, uint96 stake, uint96 locked, uint256 least);

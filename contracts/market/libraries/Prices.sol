@@ -20,9 +20,9 @@ library Prices {
         return prompt + cached + written;
     }
 
-    /// @notice What a client owes for an answer: its positions, and q checks by k seats for each of `segments`; a drawn leaf
-    ///         costs the same as another. At most the order's bound and the class's cap.
-    function fee(Order memory order, Rules memory rules, uint256 segments, Result memory last)
+    /// @notice What an answer costs: its positions, and q checks by k seats for each of `segments`; a drawn leaf costs the same
+    ///         as another.
+    function price(Order memory order, Rules memory rules, uint256 segments, Result memory last)
         internal
         pure
         returns (uint256)
@@ -30,34 +30,46 @@ library Prices {
         uint256 work = uint256(order.promptPrice) * last.prompt + uint256(order.cachedPrice) * last.cached
             + uint256(order.writtenPrice) * last.written;
         uint256 checked = positions(last.prompt, last.cached, last.written) * segments * order.checkRate;
-        return _fee(work, checked, order.maxFee, rules);
+        return _price(work, checked, rules);
+    }
+
+    /// @notice The most that an answer may cost: the order's bound, and the class's cap.
+    function most(Order memory order, Rules memory rules) internal pure returns (uint256) {
+        return order.maxFee < rules.feeCap ? order.maxFee : rules.feeCap;
+    }
+
+    /// @notice What a client owes for an answer: its price, as far as the order's bound and the class's cap go.
+    function fee(Order memory order, Rules memory rules, uint256 segments, Result memory last)
+        internal
+        pure
+        returns (uint256 amount)
+    {
+        amount = price(order, rules, segments, last);
+        uint256 bounded = most(order, rules);
+        if (amount > bounded) amount = bounded;
     }
 
     /// @notice The same for what is in the calldata, of which only what counts is read.
     function feeOf(Order calldata order, Rules memory rules, uint256 segments, Result calldata last)
         internal
         pure
-        returns (uint256)
+        returns (uint256 amount)
     {
         (uint256 prompt, uint256 cached, uint256 written) = (last.prompt, last.cached, last.written);
         uint256 work = order.promptPrice * prompt + order.cachedPrice * cached + order.writtenPrice * written;
         uint256 checked = positions(prompt, cached, written) * segments * order.checkRate;
-        return _fee(work, checked, order.maxFee, rules);
+        amount = _price(work, checked, rules);
+        if (amount > order.maxFee) amount = order.maxFee;
+        if (amount > rules.feeCap) amount = rules.feeCap;
     }
 
     /// @param work what inference costs, times 10^9
     /// @param checked positions of all segments, times q
-    function _fee(uint256 work, uint256 checked, uint256 most, Rules memory rules)
-        private
-        pure
-        returns (uint256 amount)
-    {
+    function _price(uint256 work, uint256 checked, Rules memory rules) private pure returns (uint256) {
         unchecked {
             // Positions take 34 bits and prices 96, segments, seats and q 45: no product has more than 176.
-            amount = _up(work * MILLION + checked * rules.checkPrice * rules.verifiers, PER * MILLION);
+            return _up(work * MILLION + checked * rules.checkPrice * rules.verifiers, PER * MILLION);
         }
-        if (amount > most) amount = most;
-        if (amount > rules.feeCap) amount = rules.feeCap;
     }
 
     /// @notice What a seat earns for checking or reviewing so many positions: six units.

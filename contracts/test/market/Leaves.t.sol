@@ -147,6 +147,38 @@ contract LeavesTest is EvidenceTest {
         worthless(made, Orders.Mismatch.selector);
     }
 
+    /// @dev A node and its scheduler sign a length that nobody ordered. Without this they would be paid the order's bound for
+    ///      any answer, and no case would ever be opened: its bond is for a committee over that length.
+    function test_AnAnswerLongerThanItsOrderPaysForIsWorthNothing() public {
+        Order memory order = newOrder(exact, HALVES, 3);
+        order.maxFee = worth(play(order));
+        Play memory made = play(order);
+        assertEq(worth(made), order.maxFee);
+        lengthen(made, 5);
+        vm.expectPartialRevert(ILeaves.LongerThanOrdered.selector);
+        leaves.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
+        lengthen(made, type(uint32).max);
+        worthless(made, ILeaves.LongerThanOrdered.selector);
+        assertGt(court.bondFor(exact, type(uint32).max), 100 * uint256(PENALTY));
+        // Nor for the class's cap.
+        order.maxFee = 1 ether;
+        made = play(order);
+        assertGt(worth(made), 0);
+        lengthen(made, type(uint32).max);
+        worthless(made, ILeaves.LongerThanOrdered.selector);
+    }
+
+    function lengthen(Play memory made, uint32 cached) private view {
+        for (uint256 s = 0; s < made.results.length; ++s) made.results[s].cached = cached;
+        bytes32[] memory hashes = new bytes32[](made.results.length);
+        for (uint256 s = 0; s < hashes.length; ++s) {
+            hashes[s] = Messages.hash(made.results[s]);
+            made.resultSignatures[s] = signAs(made.nodes[s], hashes[s]);
+        }
+        made.draw.results = Messages.resultsHash(hashes);
+        signAgain(made);
+    }
+
     /// @dev A client that never got this answer must be able to draw it and to doubt it, from now on.
     function test_ALeafNeedsADrawThatWasSignedLately() public {
         Play memory made = load();

@@ -72,6 +72,12 @@ def most_of(offer: CheckedOffer, wish: Wish, prompt: int, *, spent: int = 0) -> 
     terms = replace(offer.terms(), check_rate=check_rate_of(offer, wish))
     written = wish.choices.max_tokens
     most = max(prices.most(terms, offer.rules, len(offer.segments), prompt=prompt, written=written), 1)
+    if most > offer.rules.fee_cap:
+        what, shown = (
+            f"This request may cost {wish.asset.show(most)}",
+            f"a request of this class costs {wish.asset.show(offer.rules.fee_cap)} at most",
+        )
+        raise FeeTooHigh(what, shown, "Lower --max-tokens, or use another class.")
     limit = wish.choices.max_cost
     if limit is not None and spent + most > limit:
         what, shown = (

@@ -233,7 +233,11 @@ def _order_worth(leaf: OrderLeaf, tab: Tab, standing: LeafContext) -> int:
         if standing.bonded.get(node, 0) < standing.rules.penalty:
             what = f"The node {node} of this class has less than {standing.rules.penalty} at stake"
             raise InvalidClaim(what, standing.bonded.get(node, 0), "Only work of nodes that can lose L is owed.")
-    return prices.fee(order, standing.rules, len(leaf.results), leaf.results[-1])
+    price = prices.price(order, standing.rules, len(leaf.results), leaf.results[-1])
+    ordered = min(order.max_fee, standing.rules.fee_cap)
+    if price > ordered:
+        raise InvalidClaim(f"The order pays {ordered} at most", price, "Only positions that were ordered are owed.")
+    return price
 
 
 def _signers(leaf: OrderLeaf, digest: Hash32, domain: Domain) -> list[Address]:

@@ -28,21 +28,30 @@ def positions(result: Result) -> int:
     return result.prompt + result.cached + result.written
 
 
-def fee(order: Order, rules: Rules, segments: int, last: Result) -> int:
-    """What a client owes for an answer: its positions, and q checks by k seats for each of ``segments``.
+def price(order: Order, rules: Rules, segments: int, last: Result) -> int:
+    """What an answer costs: its positions, and q checks by k seats for each of ``segments``.
 
-    At most the order's bound and the class's cap. ``last`` is the result of the last segment.
+    ``last`` is the result of the last segment. What costs more than the order's bound and the class's cap was not
+    ordered, and is owed by nobody.
     """
     checks = positions(last) * rules.check_price * rules.verifiers * segments * order.check_rate
     work = order.prompt_price * last.prompt + order.cached_price * last.cached + order.written_price * last.written
-    return min(_up(work * MILLION + checks, PER * MILLION), order.max_fee, rules.fee_cap)
+    return _up(work * MILLION + checks, PER * MILLION)
+
+
+def fee(order: Order, rules: Rules, segments: int, last: Result) -> int:
+    """What a client owes for an answer: its price, as far as the order's bound and the class's cap go."""
+    return min(price(order, rules, segments, last), order.max_fee, rules.fee_cap)
 
 
 def most(order: Order, rules: Rules, segments: int, *, prompt: int, written: int) -> int:
-    """The fee at these counts with nothing cached: what a client puts into an order's ``max_fee``."""
+    """The price at these counts with nothing cached: what a client puts into an order's ``max_fee``.
+
+    Above the class's cap there is no such order.
+    """
     checks = (prompt + written) * rules.check_price * rules.verifiers * segments * order.check_rate
     dearest = max(order.prompt_price, order.cached_price)
-    return min(_up((dearest * prompt + order.written_price * written) * MILLION + checks, PER * MILLION), rules.fee_cap)
+    return _up((dearest * prompt + order.written_price * written) * MILLION + checks, PER * MILLION)
 
 
 def unit(rules: Rules, count: int) -> int:
