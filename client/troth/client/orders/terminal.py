@@ -72,11 +72,12 @@ def interrupted(session: PayerSession, asset: Asset) -> str:
     open_orders = [one for one in session.journal.all() if one.phase in RUNNING]
     if not open_orders:
         return "interrupted: no order is under way"
-    names = ", ".join(one.name[:12] for one in open_orders)
+    names = " and ".join(one.name[:12] for one in open_orders)
+    kind = "order" if len(open_orders) == 1 else "each of the orders"
     most = asset.show(sum(one.fee or one.most for one in open_orders))
     last = min(_settled_until(session, one) for one in open_orders)
     return (
-        f"interrupted: {names} is written to its end, and is owed then as if you had read it: at most {most}. "
+        f"interrupted: {kind} {names} is written to its end, and is owed then as if you had read it: at most {most}. "
         f"The next `troth client ask`, or a running `troth client serve`, settles it; after block {last} it cannot be "
         "checked any more. `troth client receipts` shows how it ended"
     )
