@@ -19,6 +19,7 @@ from troth.client.orders.conversation import converse, opening, print_json_answe
 from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord
 from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
+from troth.client.orders.paying import pay, require_unchecked
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
 from troth.client.orders.session import PayerSession, following, market_session
@@ -181,6 +182,24 @@ async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *
                 journal.release(entry.identifier)
     blocks = {"first_block": due.first, "last_block": due.last, "deposit_units": str(deposit)}
     return done | {"order": entry.name, "kind": due.kind.name.lower(), "segment": due.segment} | blocks
+
+
+async def pay_unchecked(
+    home: Home, configuration: ClientConfiguration, password_file: Path | None, order: str, *, yes: bool
+) -> dict[str, Any]:
+    """Acknowledge an answer that ended without its check; without ``yes`` say what that costs. Raises ReceiptNotFound.
+
+    No transaction is needed: the scheduler is told at once, or with the next order.
+    """
+    async with running(home, configuration, password_file, _report) as run:
+        session = run.session
+        entry = session.journal.find(order)
+        fee = require_unchecked(session, entry)
+        if yes:
+            pay(session, entry, fee)
+            await run.keeper.once()
+        told = {"order": entry.name, "fee_units": str(fee), "fee": run.asset.show(fee), "note": entry.failure or ""}
+        return told | {"paid": yes and session.journal.entry(entry.identifier).paid is not None}
 
 
 async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, *, broadcast: bool) -> dict[str, Any]:
