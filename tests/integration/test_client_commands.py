@@ -129,7 +129,7 @@ async def test_a_client_that_ends_midway_is_paid_for_by_the_next(
         assert b"Traceback" not in err
         if number is not signal.SIGKILL:
             assert process.returncode == 128 + number
-            assert f"interrupted: 0x{side.orders[0].order_id.hex()[:10]} is written to its end" in err.decode()
+            assert f"interrupted: order 0x{side.orders[0].order_id.hex()[:10]} is written to its end" in err.decode()
     finally:
         scene.drip(0)
     # The next process that asks takes the order up.

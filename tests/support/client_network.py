@@ -40,7 +40,7 @@ from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import TabState
 from troth.protocol.market.types import Tab
 from troth.protocol.types import Hash32, ModelDescriptor
-from troth.protocol.wire_market import Advance
+from troth.protocol.wire_market import Advance, Proceed
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.testnet import cli, forked
@@ -191,7 +191,7 @@ class SlowNode(ToyTabNode):
     pause = 0.0
 
     async def handle(self, header: Any, payload: memoryview) -> tuple[Any, bytes]:
-        if self.pause and isinstance(header, Advance):
+        if self.pause and isinstance(header, Advance | Proceed):
             await asyncio.sleep(self.pause)
         return await super().handle(header, payload)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from support.waiting import eventually
 
 from troth.chain.errors import ChainUnavailable, FollowTimeout, NotFollowed, WrongChain
-from troth.chain.follower import Folding, Follower
+from troth.chain.follower import TOGETHER, Folding, Follower
 from troth.chain.records import Block
 from troth.chain.store import EventStore
 from troth.protocol.errors import InvalidField
@@ -20,6 +21,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Address, Hash32
 
+Asked = TypeVar("Asked")
 CONTRACT = Address("0x5FbDB2315678afecb367f032d93F642f64180aa3")
 
 
@@ -132,6 +134,46 @@ async def test_a_full_disk_ends_no_follower_and_its_age_is_told(
             assert follower.block == 3
         await follower.reach(5, timeout=60)
         await eventually(lambda: follower.failure is None)
+
+
+class SlowChain(FakeChain):
+    """Counts what it is asked, how much at once, and after how many answers in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = self.waits = self.active = self.most = 0
+
+    async def _answer(self, work: Coroutine[Any, Any, Asked]) -> Asked:
+        self.calls += 1
+        self.waits += not self.active
+        self.active += 1
+        self.most = max(self.most, self.active)
+        await asyncio.sleep(0.01)
+        self.active -= 1
+        return await work
+
+    async def block(self, number: int | None = None) -> Block:
+        return await self._answer(super().block(number))
+
+    async def logs_of_block(self, wanted: Hash32) -> list[EventLog]:
+        return await self._answer(super().logs_of_block(wanted))
+
+
+async def test_a_slow_node_is_waited_for_a_few_times_and_not_once_for_each_block() -> None:
+    chain: Any = SlowChain()
+    chain.head = 4 * TOGETHER - 1
+    follower = following(chain)
+    await follower.catch_up()
+    assert follower.block == chain.head
+    assert chain.waits == 1 + 2 * 4, "the newest block; headers, then logs, of four parts"
+    assert chain.most == TOGETHER
+    assert chain.asked == list(range(chain.head + 1)), "in the order of the chain"
+    chain.calls, chain.head = 0, chain.head + 1
+    await follower.catch_up()
+    assert chain.calls == 2, "one new block names the one before: its header and its logs are all that is asked"
+    await follower.catch_up()
+    assert chain.calls == 3
+    await follower.close()
 
 
 async def test_whatever_breaks_following_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

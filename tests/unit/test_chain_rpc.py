@@ -95,6 +95,17 @@ async def test_lasting_trouble_is_chain_unavailable() -> None:
         assert "--rpc" in caught.value.remedy
 
 
+@pytest.mark.parametrize("first", [(502, b""), failure(-32005, "limit exceeded")], ids=["502", "busy"])
+async def test_a_limit_shorter_than_the_pauses_hides_no_reason(first: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(retries, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setenv(waiting.LIMIT_VARIABLE, "2")
+    async with node(first, result("0x1"), timeout=60.0) as (client, asked):
+        with pytest.raises((ChainUnavailable, RpcRefused), match=r"HTTP status 502|limit exceeded"):
+            await client.request("eth_blockNumber")
+        assert len(asked) == 1
+
+
 async def test_an_error_of_the_node_is_not_repeated() -> None:
     async with node(failure(-32602, "no such field")) as (client, asked):
         with pytest.raises(RpcRefused, match="no such field") as caught:

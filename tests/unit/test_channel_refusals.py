@@ -64,4 +64,5 @@ def test_what_uvicorn_says_of_a_refusal_is_left_out() -> None:
         return logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, (), None)
 
     assert not _is_news(record("ASGI callable returned without completing handshake."))
+    assert not _is_news(record("Invalid HTTP request received."))
     assert _is_news(record("Exception in ASGI application"))

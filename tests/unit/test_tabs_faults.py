@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from support.toy_tab_scheduler import ToyOrder, honest
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 
-from troth.client.errors import SchedulerRefused, SchedulerUnreachable
-from troth.client.orders import checking
+from troth.client.errors import ReceiptNotFound, SchedulerRefused, SchedulerUnreachable
+from troth.client.orders import checking, terminal
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.course import OLD_DRAWS
@@ -24,12 +25,13 @@ from troth.client.orders.failing import OrderStalled, OrderUnseen, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import shown
+from troth.client.orders.running import Running
 from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import OrderOutcome, SentUpdate
-from troth.client.tabs.errors import TabBehind
+from troth.client.tabs.errors import NoTab, TabBehind
 from troth.client.tabs.recovery import recover
 from troth.protocol.amounts import Asset
-from troth.protocol.market import messages
+from troth.protocol.market import messages, tabs
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.messages import sign
@@ -178,6 +180,56 @@ async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknow
         assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
         assert not session.books.record(stage.tab).doubt
         assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+
+
+async def test_an_answer_that_can_be_checked_no_more_is_paid_by_hand_and_its_tab_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing pays it by itself, and an open number keeps the tab from going on once enough later ones are paid."""
+    async with toy_stage(tmp_path) as stage:
+        killing(stage.session.journal, Phase.DRAWN_OVER, before=True)
+        with pytest.raises(Killed):
+            await asked(stage)
+        stage.world.block += PARAMETERS.lag + 1
+        session = await restarted(stage, rounds=2)
+        (entry,) = session.journal.all()
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+        before = stage.book().spent
+        monkeypatch.setattr(tabs, "ROOM", tabs.WINDOW - 1)
+        with pytest.raises(NoTab, match=f"troth client pay {entry.name[:12]}"):
+            await asked(stage)
+        for yes in (False, True):
+            told = await paid_by_hand(stage, monkeypatch, entry.name, yes=yes)
+            assert (told["paid"], stage.book().spent - before) == (yes, entry.fee if yes else 0)
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent, "its scheduler was told"
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+        with pytest.raises(ReceiptNotFound, match="Only an answer that ended without its check"):
+            await paid_by_hand(stage, monkeypatch, entry.name, yes=True)
+
+
+async def test_an_answer_that_may_still_be_checked_is_not_paid_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.tamper_check = lambda _one, lines: lines[:1]
+        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
+        (entry,) = stage.session.journal.all()
+        with pytest.raises(ReceiptNotFound, match="may still be checked, until block"):
+            await paid_by_hand(stage, monkeypatch, entry.name, yes=True)
+        assert stage.book().spent == 0
+
+
+async def paid_by_hand(stage: Stage, monkeypatch: pytest.MonkeyPatch, order: str, *, yes: bool) -> dict[str, Any]:
+    """`troth client pay`."""
+    asset = Asset(NO_ADDRESS, "usdc", 6)
+
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[Running]:
+        yield Running(stage.session, asset, OrderKeeper(stage.session))
+
+    monkeypatch.setattr(terminal, "running", opened)
+    unused: Any = None
+    return await terminal.pay_unchecked(unused, unused, None, order, yes=yes)
 
 
 @pytest.mark.parametrize("phase", [Phase.ORDERED, Phase.ADMITTED, Phase.ANSWERED])

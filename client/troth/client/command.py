@@ -30,6 +30,7 @@ from troth.client.tabs.command import (
     list_tabs,
     object_to,
     open_tab,
+    pay,
     summon,
     top_up,
     trust,
@@ -56,6 +57,7 @@ app.command()(finish)
 app.command("close", help="Close tabs and bring back what is left (dry run by default); the same as `finish`.")(finish)
 app.command()(trust)
 app.command()(summon)
+app.command()(pay)
 app.command("object")(object_to)
 app.command()(case)
 app.add_typer(tickets_app, name="tickets")

@@ -77,10 +77,8 @@ class _Interrupts:
         os._exit(128 + self.first)
 
     def end(self) -> NoReturn:
-        """Leave the process; nothing that is still to be torn down is interrupted once more."""
+        """Leave the process; these handlers stay, so that another signal ends what is still being torn down."""
         assert self.first is not None
-        for one in self._before:
-            signal.signal(one, signal.SIG_IGN)
         self._before = {}
         raise SystemExit(128 + self.first)
 

@@ -45,6 +45,7 @@ EXAMPLES: Mapping[str, Iterable[str]] = {
     "client finish": ("client finish --broadcast",),
     "client close": ("client close", "client close --broadcast"),
     "client trust": ("client trust 0x4c1f", "client trust 0x4c1f --yes"),
+    "client pay": ("client pay 0x4c1f --yes",),
     "client summon": ("client summon 0x4c1f --broadcast",),
     "client object": ("client object 0x4c1f", "client object 0x4c1f --broadcast"),
     "client case": (

@@ -7,12 +7,12 @@ import logging
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, NotFollowed, RpcRefused
 from troth.chain.records import Block
@@ -33,6 +33,10 @@ LONGEST_BACKOFF = 30.0
 STALE_SECONDS = 60.0
 """Without having been at the newest block for so long, who follows is not ready, whatever holds it up."""
 
+TOGETHER = 16
+"""Blocks whose headers, and then logs, are asked for at once: a slow node takes as long for one, and a public node
+refuses many more."""
+
 REWINDS = 4
 """Reorganisations in a row that one look at the chain follows before it gives up for now."""
 
@@ -44,6 +48,7 @@ class _Reorganised(Exception):
 
 
 Folded = TypeVar("Folded")
+Asked = TypeVar("Asked")
 
 
 class LogSource(Protocol):
@@ -237,14 +242,16 @@ class Follower(Generic[Folded]):
     async def _follow_head(self) -> None:
         head = await self._header(None)
         tip = self._store.tip()
-        if tip is not None:
-            if tip == (head.number, head.hash):
-                return
+        if tip == (head.number, head.hash):
+            return
+        settled = head.number - WINDOW
+        # Each of the blocks that follow one at a time names the one before: only where none does, the node is asked.
+        if tip is not None and not settled <= tip[0] < head.number:
             followed = await self._chain.block(tip[0])
             if followed is None or followed.hash != tip[1]:
                 raise _Reorganised
-        await self._follow_settled(head.number - WINDOW)
-        await self._follow_recent(head.number)
+        await self._follow_settled(settled)
+        await self._follow_recent(head)
 
     async def _follow_settled(self, last: int) -> None:
         """Blocks too old to be reorganised, many at a time."""
@@ -257,19 +264,31 @@ class Follower(Generic[Folded]):
             await self._announce()
             first = end + 1
 
-    async def _follow_recent(self, last: int) -> None:
-        """Blocks that may still be reorganised: one at a time, each linked to the one before, its logs by its hash."""
-        for number in range(self._next_block(), last + 1):
-            header = await self._header(number)
-            tip = self._store.tip()
-            if tip is not None and header.parent_hash != tip[1]:
+    async def _follow_recent(self, head: Block) -> None:
+        """Blocks that may still be reorganised: each linked to the one before, its logs by its hash."""
+        for first in range(self._next_block(), head.number + 1, TOGETHER):
+            last = min(first + TOGETHER - 1, head.number)
+            before = await _all(*(self._header(number) for number in range(first, min(last + 1, head.number))))
+            headers = [*before, head] if last == head.number else before
+            self._require_linked(headers)
+            logs = await _all(*(self._logs_of(header) for header in headers))
+            for header, found in zip(headers, logs, strict=True):
+                self._advance(header, found)
+                await self._announce()
+
+    def _require_linked(self, headers: Sequence[Block]) -> None:
+        tip = self._store.tip()
+        before = None if tip is None else tip[1]
+        for header in headers:
+            if before is not None and header.parent_hash != before:
                 raise _Reorganised
-            try:
-                logs = await self._chain.logs_of_block(header.hash)
-            except RpcRefused as error:
-                raise _Reorganised from error
-            self._advance(header, logs)
-            await self._announce()
+            before = header.hash
+
+    async def _logs_of(self, header: Block) -> list[EventLog]:
+        try:
+            return await self._chain.logs_of_block(header.hash)
+        except RpcRefused as error:
+            raise _Reorganised from error
 
     async def _rewind(self) -> None:
         """Go back to the newest followed block that the node still has; to the start if none of them is left."""
@@ -332,6 +351,16 @@ class Follower(Generic[Folded]):
 
     def _next_block(self) -> int:
         return self._tip_number() + 1
+
+
+async def _all(*work: Coroutine[Any, Any, Asked]) -> list[Asked]:
+    """What all of it gives; with the first failure the rest is not waited for."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _not_followed(error: Exception) -> NotFollowed:

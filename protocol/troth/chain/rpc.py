@@ -57,15 +57,27 @@ class Rpc:
 
     async def request(self, method: str, *parameters: object) -> Any:
         """The ``result`` of a call; RpcRefused for an error object, ChainUnavailable when no attempt got an answer."""
+        failures: list[ChainUnavailable | RpcRefused] = []
         try:
             with told_of(self.place, self._limit):
                 async with asyncio.timeout(self._limit):
                     async for attempt in attempts_of(_may_pass, most=self._attempts):
                         with attempt:
-                            return await self._once(method, parameters)
+                            return await self._noted(failures, method, parameters)
         except TimeoutError as error:
-            raise self._silent(method, self._limit) from error
+            # Over in the pause before a repetition, it was not silence that took the time.
+            told = [one for one in failures if not isinstance(one.__cause__, TimeoutError)]
+            raise (told[-1] if told else self._silent(method, self._limit)) from error
         raise AssertionError("the last failure is raised")
+
+    async def _noted(
+        self, failures: list[ChainUnavailable | RpcRefused], method: str, parameters: tuple[object, ...]
+    ) -> Any:
+        try:
+            return await self._once(method, parameters)
+        except (ChainUnavailable, RpcRefused) as error:
+            failures.append(error)
+            raise
 
     async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
         body = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": parameters}

@@ -254,9 +254,15 @@ class _Quiet(uvicorn.Config):
         logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
+_NO_NEWS = ("ASGI callable returned without completing handshake", "Invalid HTTP request received")
+
+
 def _is_news(record: logging.LogRecord) -> bool:
-    """All but what uvicorn says of a connection that was refused with an answer: the channel itself tells who."""
-    return not record.getMessage().startswith("ASGI callable returned without completing handshake")
+    """All but what uvicorn says of a connection that was refused with an answer: the channel itself tells who.
+
+    Nor that somebody sent no HTTP: it names nobody, and a stranger could fill the log with it.
+    """
+    return not record.getMessage().startswith(_NO_NEWS)
 
 
 def _configuration(

@@ -25,7 +25,14 @@ from troth.client.gateway.completion import Completion
 from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.delivery import streamed, whole
 from troth.client.gateway.embeddings import read_embedding
-from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady
+from troth.client.gateway.errors import (
+    FailureCost,
+    GatewayRefusal,
+    HopFailed,
+    InvalidParameter,
+    NotFound,
+    NotReady,
+)
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
@@ -53,7 +60,7 @@ class Front(ABC):
     body_seconds: float = BODY_SECONDS
     created: int = field(default_factory=lambda: int(time.time()))
     stopping: bool = False
-    delivering: int = 0
+    delivered: list[Completion] = field(default_factory=list)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     stored: StoredResponses = field(default_factory=StoredResponses)
 
@@ -98,21 +105,45 @@ class Front(ABC):
         """A completion's receipt; NotFound."""
 
     async def drain(self) -> None:
-        """Take no more requests and wait until every answer under way has been handed over."""
-        self.stopping = True
-        if self.delivering:
-            await self.idle.wait()
+        """Take no more requests and wait until every answer under way has been handed over.
 
-    def deliver(self) -> None:
+        Where that is not waited for, each of them ends in an error: the connection alone would end without a word.
+        """
+        self.stopping = True
+        try:
+            if self.delivered:
+                await self.idle.wait()
+        except asyncio.CancelledError:
+            for completion in self.delivered:
+                completion.cut(_stopped(completion))
+            raise
+
+    def begin_delivery(self, completion: Completion) -> None:
         """An answer is being handed over."""
-        self.delivering += 1
+        self.delivered.append(completion)
         self.idle.clear()
 
-    def delivered(self) -> None:
+    def end_delivery(self, completion: Completion) -> None:
         """It is over."""
-        self.delivering -= 1
-        if not self.delivering:
+        self.delivered.remove(completion)
+        if not self.delivered:
             self.idle.set()
+
+
+def _stopped(completion: Completion) -> HopFailed:
+    remedy = (
+        "The order goes on, and is owed: once the gateway was started again, "
+        f"GET /v1/receipts/{completion.identifier} has its answer."
+    )
+    return HopFailed(
+        "The gateway was stopped before the answer was whole",
+        "",
+        remedy,
+        FailureCost("unknown", completion.tasks),
+        hop="gateway",
+        status=503,
+        code="gateway_stopped",
+    )
 
 
 def no_such_model(name: str) -> NotFound:
@@ -205,7 +236,7 @@ async def _started(gateway: Front, body: object, read: Callable[[object, Default
 
 async def _delivery(gateway: Front, request: Request, completion: Completion) -> Response:
     shapes = gateway.shapes(completion)
-    gateway.deliver()
+    gateway.begin_delivery(completion)
     handed_on = False
     try:
         # A refusal by the scheduler comes at once, and then its HTTP status can still be told.
@@ -218,7 +249,7 @@ async def _delivery(gateway: Front, request: Request, completion: Completion) ->
     finally:
         if not handed_on:
             completion.leave()
-            gateway.delivered()
+            gateway.end_delivery(completion)
 
 
 class _Events(StreamingResponse):
@@ -236,7 +267,7 @@ class _Events(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._completion.leave()
-            self._gateway.delivered()
+            self._gateway.end_delivery(self._completion)
             if not self._finished:
                 _reader_left(self._gateway, self._completion)
 

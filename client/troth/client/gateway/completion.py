@@ -117,6 +117,11 @@ class Completion:
         """Nobody reads any more."""
         self._left = True
 
+    def cut(self, refusal: GatewayRefusal) -> None:
+        """Nobody hears more of it than this."""
+        unfinished = [number for number, choice in enumerate(self.choices) if choice.reason is None]
+        self.hear(unfinished[0] if unfinished else 0, refusal)
+
     async def begin(self, seconds: float) -> None:
         """Wait a little for the scheduler's first word on each order; raises what it refuses them for."""
         try:

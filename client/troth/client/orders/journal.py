@@ -206,6 +206,10 @@ class OrderJournal:
         """The orders that were made for one question, oldest first."""
         return self._rows("WHERE question = ? ORDER BY created, rowid", question)
 
+    def of(self, tab: Hash32, number: int) -> list[OrderRecord]:
+        """The order with a tab's number; none where this file does not know it, as after a backup."""
+        return self._rows("WHERE tab = ? AND sequence = ?", _name(tab), number)
+
     # ---- who works on it
 
     def hold(self, identifier: Hash32) -> None:

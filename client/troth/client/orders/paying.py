@@ -1,13 +1,21 @@
 """Paying what is owed: one step of a tab's book, with the order that it pays, in one transaction.
 
 A number that cannot be paid yet, since an older one would leave the window, is paid later (``keeping``).
+
+An answer that can be checked no more is never paid by itself: a scheduler would draw late to have none checked. Its
+number stays open, and once it leaves the window nothing more is ordered on the tab. Whoever knows that it was this
+client that was away pays it by hand.
 """
 
 from __future__ import annotations
 
+from troth.client.errors import ReceiptNotFound
+from troth.client.orders.evidence import served_of
+from troth.client.orders.following import fell
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.session import PayerSession
 from troth.protocol.market.errors import InvalidVoucher
+from troth.protocol.market.lottery import secret_due
 
 
 def pay(session: PayerSession, entry: OrderRecord, amount: int) -> bool:
@@ -33,3 +41,23 @@ def give_up(session: PayerSession, entry: OrderRecord, failure: str) -> None:
     session.journal.step(entry.identifier, Phase.FAILED, failure=failure)
     session.journal.release(entry.identifier)
     pay(session, entry, 0)
+
+
+def require_unchecked(session: PayerSession, entry: OrderRecord) -> int:
+    """What an answer costs that ended without its check, and may be paid by hand; raises ReceiptNotFound for others."""
+    remedy = "`troth client receipts` shows its state."
+    if entry.phase is not Phase.REFUSED_CHECK or entry.paid is not None:
+        what = "Only an answer that ended without its check is paid by hand"
+        raise ReceiptNotFound(what, f"{entry.name[:12]} is {entry.phase}", remedy)
+    if entry.fee is None:
+        what = "Nobody signed for this client what the answer costs"
+        raise ReceiptNotFound(what, entry.name[:12], "Its scheduler may claim it; `troth client close` ends the tab.")
+    if fell(session.state, entry):
+        raise ReceiptNotFound("Nothing is owed for this answer: the chain voids it", entry.name[:12], remedy)
+    served = served_of(entry)
+    if served is not None and session.block <= (last := secret_due(served.draw, session.parameters)):
+        what = f"This answer may still be checked, until block {last}"
+        raise ReceiptNotFound(
+            what, entry.name[:12], "`troth client ask` takes it up; `troth client summon` asks for it."
+        )
+    return entry.fee

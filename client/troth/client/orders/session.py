@@ -300,6 +300,15 @@ class PayerSession:
             return "the scheduler has left: `troth client close` brings the money back"
         return ""
 
+    def _blocked(self, record: OwnTab) -> str:
+        """What keeps a tab from going on: an answer that is not paid, with so many later ones that are."""
+        number, name = tabs.blocking(record.book), f"0x{record.identifier.hex()[:8]}"
+        if number is None:
+            return ""
+        order = next((one.name[:12] for one in self.journal.of(record.identifier, number)), str(number))
+        ways = f"`troth client pay {order}` pays it by hand, `troth client close {name}` closes the tab"
+        return f"{name}: order {order} is not settled, and too many later ones are: {ways}"
+
     def no_tab(self) -> NoTab:
         """Why there is none, in words."""
         records = self.books.all(self.domain)
@@ -308,10 +317,7 @@ class PayerSession:
             remedy = f"{opens}; `troth client tabs` lists yours."
             return NoTab("This client has no tab with this scheduler", self.scheduler, remedy)
         doubts = [f"{record.tab.payee}: {record.doubt}" for record in records if record.doubt]
-        blocked = [(record.identifier.hex()[:8], tabs.blocking(record.book)) for record in records]
-        doubts += [
-            f"0x{name}: order {number} is not settled; close it" for name, number in blocked if number is not None
-        ]
+        doubts += [blocked for record in records if (blocked := self._blocked(record))]
         doubts += [f"{record.tab.payee}: {why}" for record in records if (why := self._left(record))]
         what = "No tab of this client can be used" if records else "This client has no tab"
         shown = "; ".join(doubts) or f"{len(records)} tabs"

@@ -19,6 +19,7 @@ from troth.client.orders.conversation import converse, opening, print_json_answe
 from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord
 from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
+from troth.client.orders.paying import pay, require_unchecked
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
 from troth.client.orders.session import PayerSession, following, market_session
@@ -72,11 +73,12 @@ def interrupted(session: PayerSession, asset: Asset) -> str:
     open_orders = [one for one in session.journal.all() if one.phase in RUNNING]
     if not open_orders:
         return "interrupted: no order is under way"
-    names = ", ".join(one.name[:12] for one in open_orders)
+    names = " and ".join(one.name[:12] for one in open_orders)
+    kind = "order" if len(open_orders) == 1 else "each of the orders"
     most = asset.show(sum(one.fee or one.most for one in open_orders))
     last = min(_settled_until(session, one) for one in open_orders)
     return (
-        f"interrupted: {names} is written to its end, and is owed then as if you had read it: at most {most}. "
+        f"interrupted: {kind} {names} is written to its end, and is owed then as if you had read it: at most {most}. "
         f"The next `troth client ask`, or a running `troth client serve`, settles it; after block {last} it cannot be "
         "checked any more. `troth client receipts` shows how it ended"
     )
@@ -180,6 +182,24 @@ async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *
                 journal.release(entry.identifier)
     blocks = {"first_block": due.first, "last_block": due.last, "deposit_units": str(deposit)}
     return done | {"order": entry.name, "kind": due.kind.name.lower(), "segment": due.segment} | blocks
+
+
+async def pay_unchecked(
+    home: Home, configuration: ClientConfiguration, password_file: Path | None, order: str, *, yes: bool
+) -> dict[str, Any]:
+    """Acknowledge an answer that ended without its check; without ``yes`` say what that costs. Raises ReceiptNotFound.
+
+    No transaction is needed: the scheduler is told at once, or with the next order.
+    """
+    async with running(home, configuration, password_file, _report) as run:
+        session = run.session
+        entry = session.journal.find(order)
+        fee = require_unchecked(session, entry)
+        if yes:
+            pay(session, entry, fee)
+            await run.keeper.once()
+        told = {"order": entry.name, "fee_units": str(fee), "fee": run.asset.show(fee), "note": entry.failure or ""}
+        return told | {"paid": yes and session.journal.entry(entry.identifier).paid is not None}
 
 
 async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, *, broadcast: bool) -> dict[str, Any]:

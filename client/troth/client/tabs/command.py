@@ -202,6 +202,25 @@ def summon(
 
 
 @grouped
+def pay(
+    order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Pay it; without it, only say what it costs and why.")] = False,
+    options: PayerOptions,
+) -> None:
+    """Pay an answer that ended as `check refused`, so that its tab can go on; only for who was away and knows so.
+
+    Nothing is sent to the chain.
+    """
+    from troth.client.orders import terminal
+
+    place, configuration = options.place(), options.configuration()
+    done = carried_out(terminal.pay_unchecked(place, configuration, options.password_file, order, yes=yes))
+    ends = "paid" if done["paid"] else "not paid; --yes pays it, though nobody checked it"
+    tell(done, options.as_json, f"{done['order'][:12]}  {done['fee']}\n  {done['note']}\n  {ends}")
+
+
+@grouped
 def object_to(
     tab: Annotated[str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address.")],
     *,
