@@ -170,6 +170,18 @@ def test_init_imports_a_key_once_and_never_replaces_anything(tmp_path: Path) -> 
     assert (home / FILE).read_text() == before
 
 
+def test_init_that_is_interrupted_at_the_password_can_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("troth.node.setup.read_password", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        set_up(tmp_path / "home", CHOICES, None, None)
+    assert not (tmp_path / "home" / FILE).exists()
+
+
 @pytest.mark.slow
 def test_init_makes_the_owner_s_key_beside_an_operator_s_that_is_there(tmp_path: Path) -> None:
     """As after an init that was cut off between the two keys."""

@@ -61,8 +61,8 @@ def set_up(
         if configuration.overlay is not None:
             _require_whole(home, choices)
         keys = _keys(home, import_key, password_file, new_owner=new_owner)
-    except Exception:
-        # So that the corrected command can be given again.
+    except BaseException:
+        # So that the command can be given again, corrected or after Ctrl-C at the password.
         path.unlink()
         raise
     identity = load_or_create_identity(configuration.tls_folder)
