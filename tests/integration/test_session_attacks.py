@@ -16,7 +16,7 @@ from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening, parse_delivery
 from troth.overlay.sessions.limits import SessionLimits
-from troth.overlay.sessions.messages import HttpRequest, ResponseHead
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead, encode_request
 from troth.overlay.sessions.opening import PathHandshake, open_sealed
 from troth.overlay.sida import InboxLimits, Sender, Threshold, parse
 from troth.overlay.sida.errors import MalformedClove
@@ -72,6 +72,8 @@ async def test_a_flipped_bit_in_an_answer_costs_the_proxy_its_path_and_the_clien
     async with session_stage(tmp_path, relays=15) as stage:
         Proxy(monkeypatch, stage, 2).change = flip
         assert await whole(stage.session, "/x", b"y" * 5000) == b"/x " + b"y" * 5000
+        assert await whole(stage.session, "/again") == b"/again "
+        assert len(stage.circuits.replaced) == 1
 
 
 async def test_a_proxy_cannot_repeat_or_swap_answers(tmp_path, monkeypatch):
@@ -97,6 +99,8 @@ async def test_a_proxy_that_ends_answers_early_is_replaced(tmp_path, monkeypatch
     async with session_stage(tmp_path, relays=15) as stage:
         Proxy(monkeypatch, stage, 3).change = lambda content, final: (content, True)
         assert await whole(stage.session, "/whole") == b"/whole "
+        assert await whole(stage.session, "/again") == b"/again "
+        assert len(stage.circuits.replaced) == 1
 
 
 async def test_a_proxy_that_swallows_answers_is_noticed_though_it_answers_pings(tmp_path, monkeypatch):
@@ -171,9 +175,9 @@ async def test_an_opening_is_worthless_at_another_destination(tmp_path):
                 open_sealed(sealed, secret, name)
 
 
-def stranger(destination: Destination, secret: X25519PrivateKey, issued: int):
+def stranger(destination: Destination, secret: X25519PrivateKey, issued: int, session_secret: bytes | None = None):
     """Deliveries that anybody can make: who knows the directory can open sessions."""
-    opening = PathHandshake.new(os.urandom(32), issued, SESSION)
+    opening = PathHandshake.new(session_secret or os.urandom(32), issued, SESSION)
     keys = PathKeys(opening)
     sealed = opening.seal(secret.public_key().public_bytes_raw(), bytes(32))
     counter = 0
@@ -244,7 +248,7 @@ async def test_half_complete_requests_are_bounded_and_the_oldest_goes():
             tasks.append(asyncio.create_task(anext(answers)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert sum(len(session.requests) for session in destination.table.sessions.values()) <= 6
+    assert sum(len(session.requests) for session in destination.table.sessions.values()) == 6
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -259,15 +263,28 @@ async def test_one_session_cannot_hold_more_requests_than_its_share():
     assert sum(len(session.requests) for session in destination.table.sessions.values()) == 2
 
 
-async def test_a_request_beyond_the_limit_is_refused_while_it_comes():
-    destination, secret = lone(limits=SessionLimits(request_bytes=100_000))
-    opening, deliver = stranger(destination, secret, 1000)
-    sender = Sender(SESSION, opening.session_secret)
-    for cloves in sender.cut(bytes(400_000)):
-        for clove in cloves[:3]:
-            await first(destination, deliver(bytes((FrameKind.CLOVE,)) + clove))
-    session = next(iter(destination.table.sessions.values()))
-    assert not any(answering.started for answering in session.requests.values())
+@pytest.mark.parametrize(("size", "is_served"), [(90_000, True), (400_000, False)])
+async def test_a_request_beyond_the_limit_is_refused_while_it_comes(size, is_served):
+    served = []
+
+    async def serve(request, responder):
+        served.append(len(request.body))
+        await responder.head(ResponseHead(200, ()))
+
+    destination, secret = lone(serve, SessionLimits(request_bytes=100_000))
+    session_secret = os.urandom(32)
+    # A segment takes one clove of each path.
+    paths = [stranger(destination, secret, 1000, session_secret)[1] for _ in range(SESSION.k)]
+    reading = []
+    for cloves in Sender(SESSION, session_secret).cut(encode_request(HttpRequest("POST", "/", (), bytes(size)))):
+        for deliver, clove in zip(paths, cloves, strict=False):
+            reading.append(
+                asyncio.ensure_future(anext(destination.answers(deliver(bytes((FrameKind.CLOVE,)) + clove))))
+            )
+            await asyncio.sleep(0)
+    await asyncio.wait(reading, timeout=10)
+    assert served == ([size] if is_served else [])
+    assert (destination.metrics.refused.labels("too_much")._value.get() == 0) is is_served
 
 
 async def test_an_answer_that_nobody_reads_ends_the_work(tmp_path):

@@ -71,7 +71,7 @@ def taken(layout: Any, told: dict[str, Any]) -> bool:
 
 
 def test_import_takes_of_gptq_what_vllm_takes() -> None:
-    """Every mixture of bits, symmetry, order and groups, and of one rule of `dynamic` for another layer."""
+    """Every mixture of bits, symmetry, order and groups."""
     compared = 0
     for bits, sym, order, size in itertools.product(
         (2, 3, 4, 8), (True, False, ABSENT), (True, False, ABSENT), (-1, 8, 16, 32, 64, 128, 256, ABSENT)

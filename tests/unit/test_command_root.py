@@ -109,7 +109,11 @@ def test_help_and_version_are_quick(arguments: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["client", "--help"], ["client", "serve", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["--help"], ["client", "--help"], ["client", "serve", "--help"], ["calibrate", "--help"]],
+    ids=" ".join,
+)
 def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     probe = (
         "import atexit, sys\natexit.register(lambda: print('loaded:', *sorted(sys.modules), file=sys.stderr))\n" + RUN

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from troth.chain.errors import KeystoreError, RawKeyRefused
-from troth.chain.keystore import DEMO_SCRYPT_N, create_account
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.node.configuration import FILE, NodeInitOptions, load, render, with_engine
 from troth.node.errors import ConfigError
 from troth.node.setup import set_up
@@ -168,6 +168,46 @@ def test_init_imports_a_key_once_and_never_replaces_anything(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="configured already"):
         set_up(home, CHOICES, tmp_path / "key.json", password)
     assert (home / FILE).read_text() == before
+
+
+def test_init_that_is_interrupted_at_the_password_can_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("troth.node.setup.read_password", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        set_up(tmp_path / "home", CHOICES, None, None)
+    assert not (tmp_path / "home" / FILE).exists()
+
+
+@pytest.mark.slow
+def test_init_makes_the_owner_s_key_beside_an_operator_s_that_is_there(tmp_path: Path) -> None:
+    """As after an init that was cut off between the two keys."""
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    home = tmp_path / "home"
+    (home / "keys").mkdir(parents=True)
+    operator = create_account(home / "keys" / "operator.json", "secret", scrypt_n=DEMO_SCRYPT_N)
+    told = set_up(home, CHOICES, None, password, new_owner=True)
+    assert told["operator"] == operator.address
+    assert load_account(home / "keys" / "owner.json", "secret").address == told["owner"]
+
+
+def test_init_refuses_to_import_a_key_beside_another_operator_s(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    home = tmp_path / "home"
+    (home / "keys").mkdir(parents=True)
+    there = create_account(home / "keys" / "operator.json", "secret", scrypt_n=DEMO_SCRYPT_N)
+    create_account(tmp_path / "key.json", "secret", scrypt_n=DEMO_SCRYPT_N)
+    with pytest.raises(ConfigError, match="another operator's key is there"):
+        set_up(home, CHOICES, tmp_path / "key.json", password)
+    assert not (home / FILE).exists()
+    assert set_up(home, CHOICES, home / "keys" / "operator.json", password)["operator"] == there.address
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -12,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from troth.overlay.sida import Threshold, parse, prepare, recover, shamir
-from troth.overlay.sida.erasure import TableCode, cauchy_matrix, code_for
+from troth.overlay.sida import Threshold, erasure, parse, prepare, recover, shamir
+from troth.overlay.sida.erasure import IsalCode, TableCode, cauchy_matrix, code_for
 from troth.overlay.sida.shamir import INVERSE, MULTIPLY, POLYNOMIAL, combination, inverse_of
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "sida_vectors.json").read_text())
@@ -96,16 +97,28 @@ def test_isal_and_tables_give_the_same_bytes(k: int) -> None:
             assert code_for(n, k).decode(last) == TableCode(n, k).decode(last) == data.ljust(-(-length // k) * k, b"\0")
 
 
-def test_tables_serve_where_pyeclib_or_its_isal_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "troth.overlay.sida.erasure", None)
-    assert isinstance(code_for.__wrapped__(4, 3), TableCode)
-    monkeypatch.undo()
-    isal = pytest.importorskip("troth.overlay.sida.erasure")
+def test_tables_serve_where_pyeclib_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyeclib", "pyeclib.ec_iface"):
+        monkeypatch.setitem(sys.modules, name, None)
+    # Imported again, as on a machine that never had pyeclib.
+    there = importlib.util.spec_from_file_location("erasure_without_pyeclib", erasure.__file__)
+    assert there is not None
+    assert there.loader is not None
+    again = importlib.util.module_from_spec(there)
+    there.loader.exec_module(again)
+    code = again.code_for(4, 3)
+    assert isinstance(code, again.TableCode)
+    assert code.encode(b"troth") == TableCode(4, 3).encode(b"troth")
+
+
+def test_tables_serve_where_pyeclib_has_no_isal(monkeypatch: pytest.MonkeyPatch) -> None:
+    interface = pytest.importorskip("pyeclib.ec_iface")
 
     def without_isal(**_: object) -> None:
-        raise isal.ECDriverError("no such backend")
+        raise interface.ECDriverError("no such backend")
 
-    monkeypatch.setattr(isal, "ECDriver", without_isal)
+    assert isinstance(code_for.__wrapped__(4, 3), IsalCode)
+    monkeypatch.setattr(interface, "ECDriver", without_isal)
     assert isinstance(code_for.__wrapped__(4, 3), TableCode)
 
 

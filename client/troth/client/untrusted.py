@@ -1,10 +1,4 @@
-"""Reading what a scheduler sends: every value has its type and its bounds checked before anything else looks at it.
-
-A bound on recursion while a stranger's input is parsed.
-
-Python's own limit is 1,000. A program that embeds this one may have raised it, and from 100,000 on deeply nested input
-overflows the C stack: the process dies without an exception.
-"""
+"""Reading what a scheduler sends: every value has its type and its bounds checked before anything else looks at it."""
 
 from __future__ import annotations
 
@@ -17,23 +11,26 @@ from typing import Any
 from troth.client.errors import StreamError
 from troth.client.terminal import printable_line
 
-LIMIT = 1000
+RECURSION_LIMIT = 1000
 """Python's own default; no honest tokenizer, template or stream nests a tenth as deep."""
+SHOWN_CHARACTERS = 80
+"""Of a value that is refused."""
+REMEDY = "Use another scheduler."
 
 
 @contextmanager
 def bounded_recursion() -> Iterator[None]:
-    """Inside, input that nests too deeply raises RecursionError. For the client's one thread only."""
+    """Inside, input that nests too deeply raises RecursionError. For the client's one thread only.
+
+    A program that embeds this one may have raised Python's limit. From 100,000 on, deeply nested input overflows the C
+    stack: the process dies without an exception.
+    """
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(min(before, LIMIT))
+    sys.setrecursionlimit(min(before, RECURSION_LIMIT))
     try:
         yield
     finally:
         sys.setrecursionlimit(before)
-
-
-SHOWN_CHARACTERS = 80
-REMEDY = "Use another scheduler."
 
 
 def read_object(text: bytes) -> dict[str, Any]:

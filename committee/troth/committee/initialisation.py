@@ -42,8 +42,8 @@ def initialise(folder: Path, wishes: MemberInitOptions, password_file: Path | No
         configuration = load(folder)
         path = configuration.operator_keystore
         operator = (load_account if path.exists() else create_account)(path, password).address
-    except Exception:
-        # So that the corrected command can be given again.
+    except BaseException:
+        # So that the command can be given again, corrected or after Ctrl-C while keys are made.
         file.unlink()
         raise
     tls_key_hash = "0x" + load_or_create_identity(configuration.tls_folder).spki_sha256.hex()

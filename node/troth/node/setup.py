@@ -23,10 +23,7 @@ from troth.protocol.types import Address, Segment
 from troth.transport.identity import load_or_create_identity
 
 OPERATOR_KEY = Path("keys") / "operator.json"
-
-
 OWNER_KEY = Path("keys") / "owner.json"
-
 HTTPS_PORT = 443
 """Of an endpoint that names no port."""
 
@@ -64,8 +61,8 @@ def set_up(
         if configuration.overlay is not None:
             _require_whole(home, choices)
         keys = _keys(home, import_key, password_file, new_owner=new_owner)
-    except Exception:
-        # So that the corrected command can be given again.
+    except BaseException:
+        # So that the command can be given again, corrected or after Ctrl-C at the password.
         path.unlink()
         raise
     identity = load_or_create_identity(configuration.tls_folder)
@@ -102,20 +99,16 @@ def _next(home: Path, keys: dict[str, str], model: str) -> str:
 
 
 def _keys(home: Path, import_key: Path | None, password_file: Path | None, *, new_owner: bool) -> dict[str, str]:
-    """The operator's address, and the owner's where its key was to be made: one password opens both."""
-    path = home / OPERATOR_KEY
-    if path.exists() or not new_owner or (home / OWNER_KEY).exists():
-        keys = {"operator": str(_operator(path, import_key, password_file))}
-        owner = address_in(home / OWNER_KEY) if (home / OWNER_KEY).exists() else None
+    """The operator's address, and the owner's where its key is there or was to be made: one password opens both."""
+    owner_path = home / OWNER_KEY
+    if not new_owner or owner_path.exists():
+        password = _operator_password(home, import_key, password_file, with_owner=False)
+        keys = {"operator": str(_operator(home, import_key, password))}
+        owner = address_in(owner_path) if owner_path.exists() else None
         return keys if owner is None else {**keys, "owner": owner}
-    password = read_password(password_file, confirm=import_key is None, purpose="the operator's and the owner's key")
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    if import_key is None:
-        operator = create_account(path, password).address
-    else:
-        operator = load_account(import_key, password).address
-        create_private(path, read_private(import_key))
-    return {"operator": operator, "owner": create_account(home / OWNER_KEY, password).address}
+    password = _operator_password(home, import_key, password_file, with_owner=True)
+    operator = _operator(home, import_key, password)
+    return {"operator": operator, "owner": create_account(owner_path, password).address}
 
 
 def _require_whole(home: Path, choices: NodeInitOptions) -> None:
@@ -125,13 +118,31 @@ def _require_whole(home: Path, choices: NodeInitOptions) -> None:
         raise ConfigError("an overlay entry needs the whole model", choices.slice, f"Use --slice 0:{layers}.")
 
 
-def _operator(path: Path, import_key: Path | None, password_file: Path | None) -> Address:
-    """The operator's address; an imported keyfile is copied after its password was tried."""
+def _operator_password(home: Path, import_key: Path | None, password_file: Path | None, *, with_owner: bool) -> str:
+    """The password of the operator's key, asked for twice where the key is new; ``with_owner``: of the owner's, too."""
+    is_there = (home / OPERATOR_KEY).exists()
+    is_new = import_key is None and not is_there
+    opened = "a new operator key" if is_new else "the operator's keystore" if is_there else "the imported keystore"
+    purpose = f"{opened} and the owner's key" if with_owner else opened
+    return read_password(password_file, confirm=is_new, purpose=purpose)
+
+
+def _operator(home: Path, import_key: Path | None, password: str) -> Address:
+    """The operator's address; an imported keyfile is copied after its password was tried.
+
+    Raises ConfigError where a key is to be imported and another one is there.
+    """
+    path = home / OPERATOR_KEY
     if path.exists():
-        return load_account(path, read_password(password_file, purpose="the operator's keystore")).address
+        operator = load_account(path, password).address
+        if import_key is not None and address_in(import_key) not in {None, operator}:
+            raise ConfigError(
+                "another operator's key is there already", f"{path}: {operator}", "Move it away, or import no key."
+            )
+        return operator
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if import_key is None:
-        return create_account(path, read_password(password_file, confirm=True, purpose="a new operator key")).address
-    address = load_account(import_key, read_password(password_file, purpose="the imported keystore")).address
+        return create_account(path, password).address
+    operator = load_account(import_key, password).address
     create_private(path, read_private(import_key))
-    return address
+    return operator

@@ -1,9 +1,10 @@
 """Keys in Ethereum keyfiles version 3, files that only their owner reads, and where a password comes from.
 
-Never a command-line argument and never the environment's own text: both show in the process list or are inherited.
+A keyfile holds a 32-byte secret: an account's, or a VRF key's. A VRF keyfile says so in a field ``purpose`` and has no
+address, so that neither is taken for the other.
 
-Both are 32-byte secrets. A VRF keyfile says so in a field ``purpose`` and has no address, so that neither is taken for
-the other.
+A password comes from a prompt or from a file. It is never a command-line argument, which shows in the process list,
+and never the environment's own text, which other processes inherit.
 """
 
 from __future__ import annotations
@@ -39,6 +40,17 @@ from troth.protocol.types import Address, address_from_bytes
 
 LARGEST = 64 * 1024
 """Bytes; a keyfile has about 500."""
+ENVIRONMENT = "TROTH_PASSWORD_FILE"
+"""Names the file that holds the password; ``--password-file`` goes before it."""
+PASSWORD_REMEDY = f"Give the right one, at the prompt or in the file that --password-file or {ENVIRONMENT} names."
+SCRYPT_N = 262_144
+"""Work factor of a new keyfile, as geth's default: about one second and 256 MiB to open."""
+DEMO_SCRYPT_N = 4_096
+"""Work factor for tests and the demo, about 10 ms: no protection for a weak password."""
+_VRF_PURPOSE = "vrf-p256"
+_RAW_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
+_CURVE_ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+"""Of BLS12-381."""
 
 
 def read_private(path: Path) -> bytes:
@@ -85,14 +97,6 @@ def create_private(path: Path, content: bytes) -> None:
         ) from error
 
 
-_CURVE_ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
-"""Of BLS12-381."""
-
-
-_RECURSION_LIMIT = 1000
-"""Python's default; nothing honest in the protocol nests a tenth as deep."""
-
-
 class _Pairings:
     """What py_ecc calls G2ProofOfPossession, loaded on first use."""
 
@@ -116,6 +120,7 @@ def _keyfiles() -> ModuleType:
         "py_ecc.bls12_381": {"curve_order": _CURVE_ORDER},
     }
     missing = {name: content for name, content in stand_ins.items() if name not in sys.modules}
+    before = sys.getrecursionlimit()
     for name, content in missing.items():
         module = ModuleType(name)
         vars(module).update(content)
@@ -125,12 +130,7 @@ def _keyfiles() -> ModuleType:
     finally:
         for name in missing:
             del sys.modules[name]
-        sys.setrecursionlimit(_RECURSION_LIMIT)
-
-
-ENVIRONMENT = "TROTH_PASSWORD_FILE"
-"""Names the file that holds the password; ``--password-file`` goes before it."""
-PASSWORD_REMEDY = f"Give the right one, at the prompt or in the file that --password-file or {ENVIRONMENT} names."
+        sys.setrecursionlimit(before)
 
 
 def read_password(
@@ -176,16 +176,6 @@ def _from_terminal(purpose: str, confirm: bool, ask: Callable[[str], str]) -> st
     if confirm and ask("The same again: ") != password:
         raise PasswordMissing("The two passwords differ", purpose, "Start again.")
     return password
-
-
-SCRYPT_N = 262_144
-"""Work factor of a new keyfile, as geth's default: about one second and 256 MiB to open."""
-
-DEMO_SCRYPT_N = 4_096
-"""Work factor for tests and the demo, about 10 ms: no protection for a weak password."""
-
-_VRF_PURPOSE = "vrf-p256"
-_RAW_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True)

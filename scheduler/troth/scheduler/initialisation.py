@@ -87,8 +87,8 @@ def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | 
         load_market(folder)
         operator = operator_key(folder, plain.operator_keystore, password)
         vrf_key = vrf_public_key(folder, plain.vrf_keystore, password)
-    except Exception:
-        # So that the corrected command can be given again.
+    except BaseException:
+        # So that the command can be given again, corrected or after Ctrl-C while keys are made.
         file.unlink()
         raise
     identity = load_or_create_identity(folder / "tls")

@@ -249,7 +249,7 @@ def _served(database: SchedulerDatabase, since: float) -> dict[str, Any]:
     return {"fees_units": str(fees), "answers": len(rows), "positions": positions, "per_1000_positions_units": per}
 
 
-# ------------------------------------------------------------------------------------------------------------- helpers
+# -------------------------------------------------------------------------------------------------- calls and keys
 
 
 async def _all(

@@ -51,7 +51,7 @@ class Completion:
         self._left = False
 
     def _reader(self) -> CallReader | None:
-        """Who finds calls in a choice's text; nobody, where the model was shown no tools."""
+        """What finds calls in a choice's text; None where the model was shown no tools."""
         tools = self.wanted.tools
         if not tools.tools:
             return None
@@ -64,12 +64,12 @@ class Completion:
 
     @property
     def fee(self) -> int:
-        """Wei that all orders cost if they are accepted."""
+        """What all orders cost if they are accepted, in the asset's smallest unit."""
         return sum(one.fee for one in self.signed)
 
     @property
     def cost(self) -> int:
-        """Wei: what the chain took where it has decided, the fee where it has not."""
+        """In the asset's smallest unit: what an order cost where that is settled, its fee where it is not."""
         decided = self._outcomes
         return sum(decided[number].cost if number in decided else one.fee for number, one in enumerate(self.signed))
 
@@ -83,7 +83,7 @@ class Completion:
 
     @property
     def served_by(self) -> Address | None:
-        """The node that signed the first choice's answer, as far as that was heard; the receipt has all."""
+        """The node that signed the first choice's answer, once its update came; the receipt names all nodes."""
         return self._served.get(0)
 
     @property
@@ -165,7 +165,7 @@ class Completion:
     def _of_all(self, refusal: GatewayRefusal) -> GatewayRefusal:
         """One order's failure as that of the completion: its other orders go on, and may be charged."""
         if isinstance(refusal, HopFailed) and len(self.signed) > 1:
-            charged = refusal.money.charged if refusal.money.charged is True else "unknown"
+            charged = True if refusal.money.charged is True else "unknown"
             money = FailureCost(
                 charged, (*refusal.money.tasks, *(one for one in self.tasks if one not in refusal.money.tasks))
             )

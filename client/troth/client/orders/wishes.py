@@ -12,14 +12,14 @@ from troth.protocol.market.prices import MILLION
 
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,4}))?%")
 WORDS = {"always": MILLION, "self": 0, "court": 0}
-"""Rates in millionths; a check by oneself, or by the court, needs none of the scheduler's."""
+"""Words in place of a share, with their rates in millionths: checks by oneself or by the court need no drawn ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckWish:
     """How answers are checked: by lot at ``rate`` millionths, and "self" or "court" beside it.
 
-    A rate below the class's smallest is raised to it: its penalty is made for it.
+    A rate below the class's smallest is raised to it, since the class's penalty deters only from that rate on.
     """
 
     mode: str = "lot"

@@ -91,9 +91,10 @@ def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recove
     if not session.books.resume(tab_context.identifier, book, shown.voucher):
         return False
     _forget(session, tab_context, word.sequence, set(book.bounds))
+    mine = {entry.identifier for entry in session.journal.unpaid(tab_context.identifier)}
     for one in opened.values():
         if one.order.message.sequence in book.bounds:
-            _note(session, tab_context, one)
+            _note(session, one, mine)
     return True
 
 
@@ -110,10 +111,10 @@ def _forget(session: RecoveringPayer, tab_context: RecoveredTab, sequence: int, 
             session.journal.paid(entry.identifier, entry.fee or 0)
 
 
-def _note(session: RecoveringPayer, tab_context: RecoveredTab, one: OpenOrder) -> None:
+def _note(session: RecoveringPayer, one: OpenOrder, mine: set[Hash32]) -> None:
+    """Journal an order that the scheduler shows, unless it is one of ``mine``."""
     order = one.order.message
     identifier = messages.order_id(order, session.domain)
-    mine = {entry.identifier for entry in session.journal.unpaid(tab_context.identifier)}
     if identifier in mine:
         return
     session.journal.add(

@@ -85,8 +85,9 @@ class Disputant:
         block, took = await self.chain.block(), 0
         for start in range(0, len(mine), MOST_AT_ONCE):
             took += sum(await asyncio.gather(*(self._take(one, block) for one in mine[start : start + MOST_AT_ONCE])))
-        for known in (self._signed, self._failed):
-            for ended in known.keys() - {one.id for one in mine}:
+        under_way = {one.id for one in mine}
+        for known in (self._trouble, self._signed, self._failed):
+            for ended in known.keys() - under_way:
                 del known[ended]
         self.taken += took
         self._standing = tuple(self._stands(one) for one in mine)
@@ -98,7 +99,7 @@ class Disputant:
     def _stands(self, one: Life) -> DisputeStanding:
         try:
             progress = self.traces.progress(_place(one), Layout.of(one.matter, self.weights().shape))
-        except ProtocolError:
+        except (NodeError, ProtocolError):
             progress = 0.0
         accuses, trouble = one.state.accuser == self.chain.account, self._trouble.get(one.id, "")
         return DisputeStanding(one, accuses, _mover(one) == self.chain.account, progress, trouble)

@@ -17,6 +17,7 @@ from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import COMMITMENT, RESULT
 from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
+from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery
 from troth.protocol.market.checks import Opened
@@ -59,8 +60,8 @@ async def unveil(context: NodeContext, post: Post, header: Unveil, payload: memo
     lottery.require_tiles_secret(papers.order.message, shown.second_secret)
     opened = await _opened(context, trace, drawn, (shown.second_secret, committed))
     sealed = sealed_opening(opened, papers.order.message, order, segment, context.me)
-    await context.write(lambda: context.stores.words.keep_opening((order, segment), subject, sealed))
-    return Unveiled(), sealed
+    kept = await context.write(lambda: context.stores.words.keep_opening((order, segment), subject, sealed))
+    return Unveiled(), kept
 
 
 async def _papers(context: NodeContext, header: Unveil, shown: Commitments) -> CheckPapers:
@@ -118,8 +119,6 @@ def _require_majority(found: dict[Address, Hash32], seats: DrawnSeats) -> None:
 
 
 def _is_by(signed: Signed[TraceCommitment], node: Address, context: NodeContext) -> bool:
-    from troth.protocol.errors import InvalidSignature
-
     try:
         signed.require(context.operator.domain, node)
     except InvalidSignature:

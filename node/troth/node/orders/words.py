@@ -115,7 +115,7 @@ class SignedWords:
         with self._database.transaction():
             known = self.find(order, segment, kind)
             if known is not None:
-                if canonical.encode(message) not in known:
+                if not known.startswith(b'{"message":' + canonical.encode(message) + b',"signature":'):
                     raise AlreadySigned(f"another {kind} was signed here", segment, "Ask for the one that was signed.")
                 return known
             signed = Signed(message, sign())
@@ -137,10 +137,19 @@ class SignedWords:
             what = "this trace was opened for other commitments already"
             raise AlreadySigned(what, found[0], "Ask for one of the openings that were made.")
 
-    def keep_opening(self, place: tuple[bytes, int], subject: bytes, sealed: bytes) -> None:
-        """Keep a sealed opening, so that asking again gives the same."""
+    def keep_opening(self, place: tuple[bytes, int], subject: bytes, sealed: bytes) -> bytes:
+        """Keep a sealed opening; returns the one that is kept, so that asking again gives the same bytes.
+
+        Raises AlreadySigned as ``require_openable`` does: questions that come at once all pass that one before any
+        opening is kept, so the bound holds only here.
+        """
         with self._database.transaction():
-            self._database.write("INSERT OR REPLACE INTO openings VALUES (?,?,?,?)", *place, subject, sealed)
+            known = self.opening(*place, subject)
+            if known is not None:
+                return known
+            self.require_openable(*place)
+            self._database.write("INSERT INTO openings VALUES (?,?,?,?)", *place, subject, sealed)
+        return sealed
 
     def older_than(self, block: int) -> tuple[BegunSegment, ...]:
         """What was begun for orders with a reference block before ``block``."""

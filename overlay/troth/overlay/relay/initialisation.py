@@ -58,15 +58,15 @@ def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
     create_file(file, text.encode())
     try:
         configuration = load(folder)
-    except RelayMisconfigured:
-        # So that the corrected command can be given again.
+        load_or_create_identity(configuration.tls_folder)
+        if not configuration.handshake_key.exists():
+            create_handshake_key(configuration.handshake_key)
+        if not configuration.operator_key.exists():
+            create_operator_key(configuration.operator_key)
+    except BaseException:
+        # So that the command can be given again, corrected or after Ctrl-C.
         file.unlink()
         raise
-    load_or_create_identity(configuration.tls_folder)
-    if not configuration.handshake_key.exists():
-        create_handshake_key(configuration.handshake_key)
-    if not configuration.operator_key.exists():
-        create_operator_key(configuration.operator_key)
     relay = own_descriptor(folder)
     return {
         "tls_key_hash": "0x" + relay.name.hex(),

@@ -16,15 +16,33 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Protocol
 
-from pyeclib.ec_iface import ECDriver, ECDriverError
-
 from troth.overlay.sida.shamir import INVERSE, Matrix, combination, inverse_of
+
+Buffer = bytes | memoryview
+
+
+class ErasureCode(Protocol):
+    """A code for one n and one k."""
+
+    def encode(self, data: bytes) -> Sequence[Buffer]:
+        """n fragments of ⌈len(data) / k⌉ bytes; the data, not empty, is filled up with zeros."""
+        ...
+
+    def decode(self, fragments: Mapping[int, bytes]) -> bytes:
+        """The data and its zeros, from k fragments or more by index, all of one length."""
+        ...
 
 
 class IsalCode:
-    """See ErasureCode; n > k, since ISA-L wants at least one fragment of parity."""
+    """See ErasureCode; n > k, since ISA-L wants at least one fragment of parity.
+
+    Raises ImportError where pyeclib is missing, or was built without ISA-L.
+    """
 
     def __init__(self, n: int, k: int) -> None:
+        # Only here, so that the tables serve on a machine without pyeclib.
+        from pyeclib.ec_iface import ECDriver, ECDriverError
+
         self._k = k
         try:
             self._driver = ECDriver(k=k, m=n - k, ec_type="isa_l_rs_cauchy")
@@ -50,21 +68,6 @@ class IsalCode:
 
     def _headers_of(self, size: int) -> list[bytes]:
         return [fragment[:-size] for fragment in self._driver.encode(bytes(self._k * size))]
-
-
-Buffer = bytes | memoryview
-
-
-class ErasureCode(Protocol):
-    """A code for one n and one k."""
-
-    def encode(self, data: bytes) -> Sequence[Buffer]:
-        """n fragments of ⌈len(data) / k⌉ bytes; the data, not empty, is filled up with zeros."""
-        ...
-
-    def decode(self, fragments: Mapping[int, bytes]) -> bytes:
-        """The data and its zeros, from k fragments or more by index, all of one length."""
-        ...
 
 
 class TableCode:
@@ -116,9 +119,7 @@ def cut(data: bytes, k: int) -> list[bytes]:
 def code_for(n: int, k: int) -> ErasureCode:
     """The fastest code of this machine for 1 ≤ k ≤ n ≤ 32."""
     if n > k:
-        # Where pyeclib has no wheel the tables do it: the same bytes, slower.
+        # Where pyeclib has no wheel, or no ISA-L, the tables do it: the same bytes, slower.
         with suppress(ImportError):
-            from troth.overlay.sida.erasure import IsalCode
-
             return IsalCode(n, k)
     return TableCode(n, k)
