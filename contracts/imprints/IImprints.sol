@@ -55,11 +55,6 @@ interface IImprints {
     error KeyTwice(uint256 columns);
     /// @notice The class' name does not hold "/imprints:0x" and 64 digits there, before its end or another mark.
     error ImprintsNotNamed(string className, uint256 mark);
-    error NotLastSegment(uint256 segment, uint256 count);
-    error NoSuchToken(uint256 index, uint256 count);
-    /// @notice The request transforms logits, or is of a version to come.
-    error RequestNotPlain(uint256 version);
-    error WrongTerms(uint256 length, bytes32 executionClass);
     /// @notice The proof does not hold for this imprint, root, terms and context.
     error ProofDoesNotHold(uint256 imprint, uint256 head, uint256 terms, uint256 context);
     /// @notice `convict` takes the calldata of `beaten` alone: no other evidence says who is paid.

@@ -7,20 +7,20 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SSTORE2} from "solady/src/utils/SSTORE2.sol";
-import {EcVrf} from "../libraries/EcVrf.sol";
 import {Encoded} from "../libraries/Encoded.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
 import {WeightsTree} from "../libraries/WeightsTree.sol";
 import {IBank} from "../market/interfaces/IBank.sol";
 import {Contracts, IDeployment} from "../market/interfaces/IDeployment.sol";
 import {IEvidence} from "../market/interfaces/IEvidence.sol";
-import {ShownToken} from "../market/interfaces/IProofs.sol";
+import {IProofs} from "../market/interfaces/IProofs.sol";
 import {IProver} from "../market/interfaces/IProver.sol";
 import {IRegistry} from "../market/interfaces/IRegistry.sol";
-import {Parameters, PotKind, Result} from "../market/interfaces/MarketTypes.sol";
+import {Parameters, PotKind} from "../market/interfaces/MarketTypes.sol";
 import {Fines} from "../market/libraries/Fines.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
+import {ShownAnswers} from "../market/libraries/ShownAnswers.sol";
 import {Groth16} from "./Groth16.sol";
 import {IImprints, ImprintKey, ImprintProof} from "./IImprints.sol";
 
@@ -32,16 +32,8 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     bytes32 private constant IMPRINTS_TYPE = keccak256("Imprints(bytes32 result,bytes32 root)");
     bytes32 private constant CONTEXT_TAG = keccak256("troth/imprints/context/1");
-    bytes32 private constant REQUEST_TAG = keccak256("troth/request/2");
-    bytes32 private constant OUTPUT_TAG = keccak256("troth/output/2");
-    bytes32 private constant NOISE_TAG = keccak256("troth/noise/1");
     bytes private constant MARK = "/imprints:0x";
     uint256 private constant HASH_DIGITS = 64;
-    /// @dev Version, class, most tokens, temperature, top_p.
-    uint256 private constant TERMS = 45;
-    bytes1 private constant PLAIN = 0x01;
-    bytes1 private constant WITH_CUTS = 0x03;
-    int256 private constant MILLION = 1e6;
     /// @dev The noise comes in units of 2^-120, and its lead is shown in units of 2^-64, in 84 bits.
     uint256 private constant NOISE_SHIFT = 56;
     uint256 private constant LEAD_BITS = 84;
@@ -167,15 +159,15 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         bytes32 signed = keccak256(abi.encode(IMPRINTS_TYPE, subject, proof.imprints));
         party = ECDSA.recover(Messages.digest(domain, signed), proof.signature);
         offenceBlock = proof.order.order.referenceBlock;
-        _requireLast(proof, order);
+        ShownAnswers.requireLast(proof.result, proof.order.order.ends, order);
         Orders.requireEqual(Encoded.hashOf(proof.executionClass), proof.order.order.executionClass);
         Orders.requireEqual(Encoded.hashOf(proof.model), proof.executionClass.model);
-        _requireToken(proof.result, proof.token);
+        ShownAnswers.requireToken(proof.result, proof.token);
         bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), proof.imprint));
         Orders.requireEqual(
             WeightsTree.treeRoot(leaf, proof.token.index, proof.result.written, proof.siblings), proof.imprints
         );
-        if (proof.rival >= proof.model.vocabulary) revert NoSuchToken(proof.rival, proof.model.vocabulary);
+        if (proof.rival >= proof.model.vocabulary) revert IProofs.NoSuchToken(proof.rival, proof.model.vocabulary);
         uint256[4] memory inputs = [
             proof.imprint,
             _headOf(proof.executionClass.name, proof.mark),
@@ -185,20 +177,6 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         if (!Groth16.holds(keyOf(proof.model.hiddenSize), proof.points, inputs)) {
             revert ProofDoesNotHold(inputs[0], inputs[1], inputs[2], inputs[3]);
         }
-    }
-
-    function _requireLast(ImprintProof calldata proof, bytes32 order) private pure {
-        uint256 segments = Orders.segmentCount(proof.order.order.ends);
-        uint256 segment = proof.result.segment;
-        Orders.requirePlace(proof.result.order, segment, order, segment);
-        if (segment + 1 != segments) revert NotLastSegment(segment, segments);
-    }
-
-    function _requireToken(Result calldata result, ShownToken calldata shown) private pure {
-        if (shown.index >= result.written) revert NoSuchToken(shown.index, result.written);
-        bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), shown.blind, shown.token));
-        bytes32 tree = WeightsTree.treeRoot(leaf, shown.index, result.written, shown.siblings);
-        Orders.requireEqual(keccak256(abi.encodePacked(OUTPUT_TAG, result.written, tree)), result.outputHash);
     }
 
     /// @dev The root that a class names, before the end of its name or another mark. Nodes serve no class that holds the mark
@@ -222,21 +200,12 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @dev Lead of the noise, whether logits are rounded, token and rival, the lowest bits first.
     function _termsOf(ImprintProof calldata proof, bytes32 order) private view returns (uint256) {
-        bytes calldata head = proof.request.head;
-        Orders.requireEqual(
-            keccak256(abi.encodePacked(REQUEST_TAG, head, proof.request.blind)), proof.order.order.requestHash
-        );
-        if (head.length != TERMS || bytes32(head[1:33]) != proof.order.order.executionClass) {
-            revert WrongTerms(head.length, proof.order.order.executionClass);
-        }
-        if (head[0] != PLAIN && head[0] != WITH_CUTS) revert RequestNotPlain(uint8(head[0]));
+        ShownAnswers.Choice memory choice = ShownAnswers.choiceOf(proof.request, proof.order.order);
         int256 lead = 0;
-        uint256 temperature = uint32(bytes4(head[37:41]));
-        if (temperature != 0) {
-            lead = _leadOf(proof, order) * int256(temperature) / MILLION >> NOISE_SHIFT;
+        if (choice.temperature != 0) {
+            lead = _leadOf(proof, order) * int256(choice.temperature) / int256(ShownAnswers.MILLION) >> NOISE_SHIFT;
             // top_p, top_k and min_p leave the likeliest: where tokens are left out, the rival must win without noise, too.
-            bool cut = head[0] == WITH_CUTS || uint32(bytes4(head[41:45])) < uint256(MILLION);
-            if (cut && lead > 0) lead = 0;
+            if (choice.cut && lead > 0) lead = 0;
         }
         uint256 rounded = proof.executionClass.dtype == 0 ? 0 : 1;
         uint256 tokens = uint256(proof.rival) << TOKEN_BITS | proof.token.token;
@@ -246,15 +215,9 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @dev By how much the rival's noise is the larger one, in units of 2^-120.
     function _leadOf(ImprintProof calldata proof, bytes32 order) private view returns (int256) {
-        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(proof.order.scheduler);
-        bytes32 beta = EcVrf.verify(x, y, Messages.inferAlpha(order), proof.draw.proof, proof.draw.hints);
-        bytes32 seed = keccak256(abi.encode(NOISE_TAG, order, beta));
-        uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index;
-        // A prompt has a token: the first row that chooses is that of its last one.
-        if (position == 0) revert NoSuchToken(proof.token.index, 0);
-        return
-            PublicNoise.gumbel(seed, position - 1, proof.rival)
-                - PublicNoise.gumbel(seed, position - 1, proof.token.token);
+        bytes32 seed = ShownAnswers.seedOf(REGISTRY, proof.order.scheduler, order, proof.draw);
+        uint256 position = ShownAnswers.positionOf(proof.result, proof.token);
+        return PublicNoise.gumbel(seed, position, proof.rival) - PublicNoise.gumbel(seed, position, proof.token.token);
     }
 
     // ------------------------------------------------------------------------------------------------------------ reads

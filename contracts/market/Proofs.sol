@@ -2,38 +2,23 @@
 pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
-import {EcVrf} from "../libraries/EcVrf.sol";
 import {Encoded} from "../libraries/Encoded.sol";
 import {ExactNumbers} from "../libraries/ExactNumbers.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
 import {WeightsTree} from "../libraries/WeightsTree.sol";
 import {IDeployment} from "./interfaces/IDeployment.sol";
-import {IProofs, ShownRow, ShownToken, TokenProof} from "./interfaces/IProofs.sol";
+import {IProofs, ShownRow, TokenProof} from "./interfaces/IProofs.sol";
 import {IProver} from "./interfaces/IProver.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ExecutionClass, Result} from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
+import {ShownAnswers} from "./libraries/ShownAnswers.sol";
 
 /// @title Checks proofs of arithmetic; it holds no money, keeps no state and convicts nobody by itself
 contract Proofs is IProofs, IProver {
-    /// @dev How a token is chosen.
-    struct Choice {
-        uint256 temperature;
-        bool cut;
-    }
-
-    bytes32 private constant REQUEST_TAG = keccak256("troth/request/2");
-    bytes32 private constant OUTPUT_TAG = keccak256("troth/output/2");
     bytes32 private constant HEAD_TAG = keccak256("troth/market/head/1");
-    bytes32 private constant NOISE_TAG = keccak256("troth/noise/1");
     bytes private constant NAMED_HEAD = "/head:";
-    /// @dev Version, class, most tokens, temperature, top_p.
-    uint256 private constant TERMS = 45;
-    bytes1 private constant PLAIN = 0x01;
-    /// @dev top_k or min_p leaves tokens out.
-    bytes1 private constant WITH_CUTS = 0x03;
-    uint256 private constant MILLION = 1e6;
     /// @dev A slack of 2^-24 at least: above what float64 loses in the noise and in its sum, and float32 below its smallest
     ///      normal number.
     uint256 private constant LEAST_SLACK_BITS = 24;
@@ -107,11 +92,11 @@ contract Proofs is IProofs, IProver {
         subject = Messages.hashOf(proof.result);
         party = ECDSA.recover(Messages.digest(domain, subject), proof.signature);
         offenceBlock = proof.order.order.referenceBlock;
-        uint256 segments = _requireLast(proof, order);
+        uint256 segments = ShownAnswers.requireLast(proof.result, proof.order.order.ends, order);
         _requireNames(proof);
         _requireNamed(proof.executionClass.name, proof.head.name);
-        Choice memory choice = _choiceOf(proof);
-        _requireToken(proof.result, proof.token);
+        ShownAnswers.Choice memory choice = ShownAnswers.choiceOf(proof.request, proof.order.order);
+        ShownAnswers.requireToken(proof.result, proof.token);
         _requireState(proof, order, segments == 1);
         _requireHead(proof);
         _requireBeaten(proof, choice, order);
@@ -119,40 +104,11 @@ contract Proofs is IProofs, IProver {
 
     // ------------------------------------------------------------------------------------------- what the node signed
 
-    function _requireLast(TokenProof calldata proof, bytes32 order) private pure returns (uint256 segments) {
-        segments = Orders.segmentCount(proof.order.order.ends);
-        uint256 segment = proof.result.segment;
-        Orders.requirePlace(proof.result.order, segment, order, segment);
-        if (segment + 1 != segments) revert NotLastSegment(segment, segments);
-    }
-
     /// @dev The order names the class, and the class the model.
     function _requireNames(TokenProof calldata proof) private pure {
         ExecutionClass calldata class = proof.executionClass;
         Orders.requireEqual(Encoded.hashOf(class), proof.order.order.executionClass);
         Orders.requireEqual(Encoded.hashOf(proof.model), class.model);
-    }
-
-    /// @dev Temperature, and whether tokens are left out, as the order's client asked.
-    function _choiceOf(TokenProof calldata proof) private pure returns (Choice memory choice) {
-        bytes calldata head = proof.request.head;
-        Orders.requireEqual(
-            keccak256(abi.encodePacked(REQUEST_TAG, head, proof.request.blind)), proof.order.order.requestHash
-        );
-        if (head.length != TERMS || bytes32(head[1:33]) != proof.order.order.executionClass) {
-            revert WrongTerms(head.length, proof.order.order.executionClass);
-        }
-        if (head[0] != PLAIN && head[0] != WITH_CUTS) revert RequestNotPlain(uint8(head[0]));
-        choice.temperature = uint32(bytes4(head[37:41]));
-        choice.cut =
-            choice.temperature != 0 && (head[0] == WITH_CUTS || uint32(bytes4(head[41:45])) < MILLION);
-    }
-
-    function _requireToken(Result calldata result, ShownToken calldata shown) private pure {
-        if (shown.index >= result.written) revert NoSuchToken(shown.index, result.written);
-        bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), shown.blind, shown.token));
-        bytes32 tree = WeightsTree.treeRoot(leaf, shown.index, result.written, shown.siblings);
-        Orders.requireEqual(keccak256(abi.encodePacked(OUTPUT_TAG, result.written, tree)), result.outputHash);
     }
 
     /// @dev The row is in the chain that the node signed, at the position whose logits choose this token.
@@ -162,10 +118,7 @@ contract Proofs is IProofs, IProver {
         if (state.later.length != behind) revert ExactNumbers.WrongLength(state.later.length, behind);
         bytes32 rowHash =
             bindsToken ? keccak256(abi.encodePacked(state.read, state.row)) : keccak256(state.row);
-        uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index;
-        // A prompt has a token: the first row that chooses is that of its last one.
-        if (position == 0) revert NoSuchToken(proof.token.index, 0);
-        bytes32 link = _link(proof.result, position - 1, rowHash, state);
+        bytes32 link = _link(proof.result, ShownAnswers.positionOf(proof.result, proof.token), rowHash, state);
         Orders.requireEqual(
             keccak256(abi.encodePacked(HEAD_TAG, order, state.headSalt, link)), proof.result.outputHead
         );
@@ -236,7 +189,7 @@ contract Proofs is IProofs, IProver {
 
     // ----------------------------------------------------------------------------------------------- the arithmetic
 
-    function _requireBeaten(TokenProof calldata proof, Choice memory choice, bytes32 order) private view {
+    function _requireBeaten(TokenProof calldata proof, ShownAnswers.Choice memory choice, bytes32 order) private view {
         ExactNumbers.Logits memory found = _logits(proof);
         // A row with a number of 2^40 and more, an infinity or NaN is no state; no honest node signs one.
         if (!found.isState) return;
@@ -245,11 +198,11 @@ contract Proofs is IProofs, IProver {
             + ExactNumbers.slack(found, proof.model.hiddenSize, proof.executionClass.dtype != 0);
         int256 ahead = likelier;
         if (choice.temperature != 0) {
-            bytes32 seed = _seedOf(proof, order);
-            uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index - 1;
+            bytes32 seed = ShownAnswers.seedOf(REGISTRY, proof.order.scheduler, order, proof.draw);
+            uint256 position = ShownAnswers.positionOf(proof.result, proof.token);
             int256 noise = PublicNoise.gumbel(seed, position, proof.rival)
                 - PublicNoise.gumbel(seed, position, proof.token.token);
-            ahead += noise * int256(choice.temperature) / int256(MILLION) >> NOISE_BITS - proof.unitBits;
+            ahead += noise * int256(choice.temperature) / int256(ShownAnswers.MILLION) >> NOISE_BITS - proof.unitBits;
         }
         // top_p, top_k and min_p leave the likeliest: what is likelier than a token is left wherever the token is.
         bool holds = ahead > int256(slack) && (!choice.cut || likelier > int256(slack));
@@ -267,13 +220,6 @@ contract Proofs is IProofs, IProver {
             proof.executionClass.dtype != 0,
             proof.unitBits
         );
-    }
-
-    /// @dev The seed of the noise: from the output of the scheduler's VRF over the order.
-    function _seedOf(TokenProof calldata proof, bytes32 order) private view returns (bytes32) {
-        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(proof.order.scheduler);
-        bytes32 beta = EcVrf.verify(x, y, Messages.inferAlpha(order), proof.draw.proof, proof.draw.hints);
-        return keccak256(abi.encode(NOISE_TAG, order, beta));
     }
 
     function _domain() private view returns (bytes32) {

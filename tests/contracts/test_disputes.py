@@ -275,6 +275,20 @@ async def test_who_leaves_is_disputed_as_long_as_its_stake_outlasts_the_longest_
     await refused(stage, calls.open_dispute(second, stage.bond), stage.accuser, "NothingToLose")
 
 
+@pytest.mark.parametrize("late", [0, 1])
+async def test_a_dispute_is_moot_only_after_the_accuseds_last_block(stage: DisputeStage, late: int) -> None:
+    """Until then it could be convicted, and whoever has nothing more to say loses the bond."""
+    own = trace()
+    leaving = await stage.stage.send(stage.stage.owner_of(stage.node), Part.REGISTRY, "deregister", stage.node.address)
+    await stage.follower.catch_up()
+    played = await stage.open(stage.accusation(own.signed()[1], ROWS - 1, ROWS))
+    await stage.show(played, game.nodes_to_show(played.state, own))
+    wait(stage, leaving.block + PARAMETERS.unbonding + late)
+    await stage.move(played, calls.close(played.id, played.state), stage.node)
+    paid = [stage.pot(PotKind.CREDIT, one.address) for one in (stage.node, stage.accuser)]
+    assert paid == ([0, stage.bond] if late else [stage.bond, 0])
+
+
 async def test_a_choice_beyond_what_was_shown_is_none(stage: DisputeStage) -> None:
     """Its higher bits would lead to the same node, and to another place, at which another number follows."""
     own = trace()

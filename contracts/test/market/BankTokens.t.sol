@@ -268,6 +268,18 @@ contract BankBadTokenTest is BankTokenTest {
         assertEq(creditOf(payee), 1 ether);
     }
 
+    /// @dev What has left is credited to nobody again.
+    function test_ATokenThatTakesAndSaysThatItFailed() public {
+        open(DEPOSIT);
+        close();
+        pass(CLOSE_DELAY);
+        token.set(BadToken.Vice.FailsAfterTaking);
+        vm.expectRevert(abi.encodeWithSelector(IBank.TokenTookMore.selector, DEPOSIT, DEPOSIT));
+        bank.finishClosing(tab);
+        assertEq(creditOf(payer), 0);
+        assertEq(held(), DEPOSIT);
+    }
+
     /// @dev During a payment everything that measures or pays tokens, and all of claims, is closed.
     function test_ATokenThatReenters() public {
         open(DEPOSIT);

@@ -186,6 +186,20 @@ contract CourtOpeningTest is CourtTest {
         expectOpen(play, stranger, closed);
     }
 
+    /// @dev Rounds have eight bits: with a 129th opening those of the first would begin again, with what was said in them.
+    function test_aCaseIsOpened128TimesAtMost() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        bytes32 caseId = court.caseIdOf(play.digest, 0);
+        // The contract's first variable: of an ended case block, openings and outcome.
+        bytes32 slot = keccak256(abi.encode(caseId, 0));
+        uint256 ended = vm.getBlockNumber() << 16 | uint8(Outcome.OpenerMissing);
+        vm.store(address(court), slot, bytes32(ended | 128 << 8));
+        expectOpen(play, stranger, abi.encodeWithSelector(ICourt.CaseClosed.selector, caseId, Outcome.OpenerMissing));
+        vm.store(address(court), slot, bytes32(ended | 127 << 8));
+        open(play, stranger);
+        assertEq(play.state.round, 254);
+    }
+
     function test_aCaseIsOpenedInTime() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
         uint256 last = play.draw.blockNumber + LAG + 15 * SUMMONS_WINDOW;

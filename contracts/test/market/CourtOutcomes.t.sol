@@ -114,6 +114,15 @@ contract CourtOutcomesTest is CourtTest {
         assertTrue(court.isVoided(play.digest, 0));
     }
 
+    function test_twoThirdsToTheSeatConvict() public {
+        registry.setClass(exact, rules(true, 3));
+        Play memory play = rejected(exact, false);
+        Vote[] memory votes = say(3, REJECT, HONEST);
+        votes[2] = Vote(ACCEPT, FALSE, 0, 0);
+        conclude(play, FALSE, votes);
+        assertOutcome(play, Outcome.Convicted);
+    }
+
     function test_aTolerantResultBeyondTheSecondCutIsConvicted() public {
         Play memory play = rejected(tolerant, false);
         Vote[] memory votes = scored(5, SECOND_CUT + 1, 100_000);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IBank} from "../../market/interfaces/IBank.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {CheckLeaf, ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {
@@ -210,6 +211,16 @@ contract LeavesTest is EvidenceTest {
     function test_ResultsOfWhoHasNothingToLoseAreWorthNothing() public {
         Play memory made = load();
         slash(made.nodes[0], NODE_STAKE - PENALTY + 1);
+        worthless(made, ILeaves.NotBonded.selector);
+    }
+
+    /// @dev What is locked for a case can be lost, too.
+    function test_LockedStakeIsPartOfWhatANodeCanLose() public {
+        Play memory made = load();
+        bytes memory asked = abi.encodeCall(IBank.stakeOf, (made.nodes[0]));
+        vm.mockCall(address(bank), asked, abi.encode(PENALTY - 1, uint96(1)));
+        assertGt(worth(made), 0);
+        vm.mockCall(address(bank), asked, abi.encode(PENALTY - 2, uint96(1)));
         worthless(made, ILeaves.NotBonded.selector);
     }
 

@@ -138,7 +138,8 @@ contract BadToken is ERC20 {
         TakesAll,
         TakesFromSender,
         GivesMore,
-        Reenters
+        Reenters,
+        FailsAfterTaking
     }
 
     Vice public vice;
@@ -163,7 +164,7 @@ contract BadToken is ERC20 {
 
     function transfer(address to, uint256 amount) public override returns (bool) {
         if (vice == Vice.ReturnsFalse) return false;
-        return super.transfer(to, amount);
+        return super.transfer(to, amount) && vice != Vice.FailsAfterTaking;
     }
 
     function transferFrom(address from, address to, uint256 amount) public override returns (bool) {
