@@ -8,7 +8,7 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from fastapi import FastAPI
