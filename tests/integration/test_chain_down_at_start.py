@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -143,3 +144,36 @@ def test_a_home_that_is_a_file_is_refused(
     ended = troth(*command.split(), "--home", tmp_path / "file")
     assert ended.returncode == 2
     assert "is a file" in ended.stderr
+
+
+@pytest.mark.parametrize("party", ["scheduler", "node"])
+def test_a_party_that_waits_for_its_chain_node_at_its_start_ends_with_the_first_signal(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], party: str
+) -> None:
+    """Nothing is under way yet, so that nothing is waited for."""
+    set_up(troth, tmp_path, party)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TROTH_")}
+        environment |= {"TROTH_PASSWORD_FILE": str(tmp_path / "password"), "TROTH_CHAIN_TIMEOUT": "3000"}
+        file = tmp_path / party / f"{party}.toml"
+        file.write_text(file.read_text().replace(AWAY, f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        command = [sys.executable, "-c", START, party, "start", "--home", str(tmp_path / party)]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as started:
+            silent.settimeout(60)
+            silent.accept()
+            try:
+                started.send_signal(signal.SIGINT)
+                _, said = started.communicate(timeout=60)
+            finally:
+                started.kill()
+    assert started.returncode == (130 if party == "scheduler" else 0), said
+    assert "Traceback" not in said
+
+
+START = """
+import signal
+# What a shell starts in its background ignores it, and so does what that starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from troth.command.main import main
+main()
+"""

@@ -8,7 +8,7 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from fastapi import FastAPI
@@ -130,6 +130,7 @@ class RunningNode:
         self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
         self._stop = asyncio.Event()
+        self._listening: TlsServer | None = None
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM.
@@ -138,8 +139,27 @@ class RunningNode:
             ModelError: the folder is not the registered model, or the class is not registered.
             ChainError, OverlayError: chain or port cannot be used.
         """
+        starting = asyncio.current_task()
         for name in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(name, self._stop.set)
+            asyncio.get_running_loop().add_signal_handler(name, self._signalled, starting)
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if not self._stop.is_set():
+                raise
+            log.info("stopped before it served")
+
+    def _signalled(self, starting: asyncio.Task[Any] | None) -> None:
+        """Before it listens nothing is under way; then what is gets its end, unless a second signal comes."""
+        if self._listening is None and starting is not None:
+            starting.cancel()
+        elif self._listening is not None and self._stop.is_set():
+            self._listening.hurry()
+        else:
+            log.info("stopping once what is under way is done; a second signal stops at once, and nothing is lost")
+        self._stop.set()
+
+    async def _run(self) -> None:
         configuration = self._configuration
         async with AsyncExitStack() as stack:
             market = await stack.enter_async_context(await connect(configuration))
@@ -154,6 +174,7 @@ class RunningNode:
             if tunnel is not None:
                 stack.push_async_callback(tunnel.close)
             server = await stack.enter_async_context(serving(self._server(market, follower)))
+            self._listening = server
             log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
             if tunnel is not None:
                 tunnel.start(server.port)
