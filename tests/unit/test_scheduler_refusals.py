@@ -281,4 +281,5 @@ async def test_orders_that_come_at_once_take_no_more_places_than_there_are(tmp_p
     # Nothing of those that were refused is kept: the same order is taken once there is a place.
     await asyncio.gather(*orders._tasks)
     assert isinstance(await orders.submit(sent[-1]), Lines)
+    await asyncio.gather(*orders._tasks)
     await scene.stop()
