@@ -7,11 +7,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from starlette.websockets import WebSocketDisconnect
 from support.waiting import eventually
 from websockets.protocol import State
 
@@ -20,8 +18,8 @@ from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
 from troth.transport import https
 from troth.transport.channel import UNASKED_LIMIT, Channel, ChannelPatience
-from troth.transport.channel_server import HELLO_HEADER, ChannelLimits, ChannelServer, Handler
-from troth.transport.envelope import EnvelopeKind, NonceSequence, ReplayWindow, seal
+from troth.transport.channel_server import ChannelLimits, ChannelServer, Handler
+from troth.transport.envelope import ReplayWindow
 from troth.transport.errors import (
     ChannelTimeout,
     ChannelUnavailable,
@@ -436,39 +434,6 @@ async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path
         gate.set()
         await asyncio.gather(*waiting)
         await asyncio.gather(first.close(), second.close())
-
-
-class SlowSocket:
-    """A websocket whose acceptance takes a turn of the loop, as one over a busy network does."""
-
-    def __init__(self, nonce: bytes) -> None:
-        hello = seal(SCHEDULER, NODE.address, EnvelopeKind.HELLO, nonce, b"", now=int(time.time()))
-        self.headers = {HELLO_HEADER: f"{SCHEDULER.address} {hello.hex()}"}
-        self.accepted, self.refused, self.gone = False, False, asyncio.Event()
-
-    async def accept(self) -> None:
-        await asyncio.sleep(0)
-        self.accepted = True
-
-    async def send_denial_response(self, _response: Any) -> None:
-        self.refused = True
-
-    async def receive_bytes(self) -> bytes:
-        await self.gone.wait()
-        raise WebSocketDisconnect
-
-
-async def test_greetings_that_come_at_once_open_no_more_connections_than_there_are() -> None:
-    limits = ChannelLimits(connections_per_sender=2)
-    channels = ChannelServer(NODE, echo, lambda _sender: True, limits=limits, requests=ORDER_REQUESTS)
-    nonces = NonceSequence()
-    sockets: list[Any] = [SlowSocket(nonces.next()) for _ in range(8)]
-    serving_all = [asyncio.create_task(channels._accept(socket)) for socket in sockets]
-    await eventually(lambda: all(socket.accepted or socket.refused for socket in sockets))
-    assert (sum(one.accepted for one in sockets), sum(one.refused for one in sockets)) == (2, 6)
-    for socket in sockets:
-        socket.gone.set()
-    await asyncio.gather(*serving_all)
 
 
 async def test_the_bytes_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
