@@ -21,7 +21,7 @@ from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderReques
 from troth.protocol.wire_tunnel import Attend, Visited
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.channel_server import ChannelServer
-from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, WrongTlsKey
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, TunnelRefused, WrongTlsKey
 from troth.transport.https import pinned_client
 from troth.transport.identity import Operator, TlsIdentity, create_identity
 from troth.transport.server import TlsServer, serving
@@ -190,6 +190,31 @@ async def test_a_later_process_of_a_node_replaces_an_earlier_one(tmp_path: Path)
         assert (await channel.request(TASK, b"after")).header == Received(positions=5)
         await channel.close()
         await later.close()
+
+
+async def test_a_port_that_an_earlier_process_could_not_have_is_left_to_the_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lending, start, failing, calls = Lending(tmp_path), asyncio.start_server, asyncio.Event(), 0
+
+    async def slow_at_first(*options: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await failing.wait()
+            raise OSError("the port is taken")
+        return await start(*options, **more)
+
+    monkeypatch.setattr("troth.transport.tunnel_server.asyncio.start_server", slow_at_first)
+    async with lending.tunnels:
+        earlier = asyncio.create_task(lending.tunnels._lend(NODE.address, lending.port, 1))
+        await asyncio.sleep(0)
+        later = await lending.tunnels._lend(NODE.address, lending.port, 2)
+        failing.set()
+        with pytest.raises(TunnelRefused, match="cannot listen"):
+            await earlier
+        assert lending.tunnels.attended(lending.port)
+        assert await lending.tunnels._lend(NODE.address, lending.port, 2) is later
 
 
 async def test_the_port_is_closed_when_the_node_is_gone(tmp_path: Path) -> None:

@@ -179,6 +179,11 @@ async def test_what_is_told_is_checked(tmp_path: Path) -> None:
     assert spoken.text is not None
     with pytest.raises(BadInput):
         await inform(network, ordered, verifier, replace(spoken, text=replace(spoken.text, answer=bytes(4))))
+    # The same numbers, but the last word lacks its leading zeros: a court would refuse it as no answer.
+    short = spoken.text.answer[:-4] + spoken.text.answer[-4:].lstrip(b"\0")
+    assert len(short) < len(spoken.text.answer)
+    with pytest.raises(BadInput, match="whole words"):
+        await inform(network, ordered, verifier, replace(spoken, text=replace(spoken.text, answer=short)))
     data = canonical.encode(spoken)
     with pytest.raises(BadInput):
         await network.nodes[verifier].ask(Inform(order, 0, len(data) + 1), data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from support.order_network import Network, Ordered, build
 
 from troth.node.errors import NodeBusy, PeerRefusal
 from troth.node.orders.context import LendingLimits
+from troth.node.orders.service import OrderService
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, messages, tabs
@@ -325,6 +327,51 @@ async def test_a_node_that_is_full_or_leaves_says_so(tmp_path: Path) -> None:
     await node.service.leave()
     with pytest.raises(NodeBusy, match="being stopped"):
         await begin(network, ordered, network.papers(ordered, 0))
+
+
+async def test_orders_that_come_at_once_take_no_more_sessions_than_there_are(tmp_path: Path) -> None:
+    network = build(tmp_path, nodes=1, candidates=1, limits=LendingLimits(works=2))
+    orders = [network.order() for _ in range(5)]
+    asked = (begin(network, ordered, network.papers(ordered, 0), emit=True) for ordered in orders)
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    (node,) = network.nodes.values()
+    assert node.service.sessions == 2
+    assert sum(isinstance(one, NodeBusy) for one in answers) == 3, answers
+
+
+async def test_a_session_is_begun_by_one_message_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the first one fails while a second one waits for it and a third one comes."""
+    network = build(tmp_path, nodes=1, candidates=1)
+    ordered = network.order()
+    (node,) = network.nodes.values()
+    whole, running, most, failed = OrderService._begin, 0, 0, asyncio.Event()
+
+    async def watched(service: OrderService, *message: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            if not failed.is_set():
+                await asyncio.sleep(0.01)
+                failed.set()
+                raise NodeBusy("the first one fails", None, "Retry.")
+            await asyncio.sleep(0.01)
+            return await whole(service, *message)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(OrderService, "_begin", watched)
+    papers = network.papers(ordered, 0)
+
+    async def later() -> Any:
+        await failed.wait()
+        await asyncio.sleep(0)
+        return await begin(network, ordered, papers, emit=True)
+
+    asked = (begin(network, ordered, papers, emit=True), begin(network, ordered, papers, emit=True), later())
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(answers[0], NodeBusy)
+    assert (most, node.service.sessions) == (1, 1)
 
 
 async def test_a_node_whose_ask_is_higher_is_not_worked_for_less(tmp_path: Path) -> None:

@@ -31,8 +31,10 @@ from troth.protocol.market.types import PotKind
 from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.transforms import Transforms
 from troth.protocol.types import ZERO_HASH, Address
+from troth.scheduler.errors import Busy
 from troth.scheduler.orders import admission
 from troth.scheduler.orders.http import price_list
+from troth.scheduler.orders.stream import Lines
 
 
 @pytest.fixture
@@ -267,3 +269,17 @@ async def test_malformed_and_huge_bodies_are_refused_with_words(scene: TabScene,
         answer = await scene.http.post(path, content=body)
         assert answer.status_code == 400
         assert answer.json()["error"]["message"]
+
+
+async def test_orders_that_come_at_once_take_no_more_places_than_there_are(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    orders = scene.start(concurrent=2)
+    sent = [scene.asked().submission for _ in range(5)]
+    answers = await asyncio.gather(*map(orders.submit, sent), return_exceptions=True)
+    assert sum(isinstance(one, Lines) for one in answers) == 2, answers
+    assert sum(isinstance(one, Busy) for one in answers) == 3, answers
+    # Nothing of those that were refused is kept: the same order is taken once there is a place.
+    await asyncio.gather(*orders._tasks)
+    assert isinstance(await orders.submit(sent[-1]), Lines)
+    await asyncio.gather(*orders._tasks)
+    await scene.stop()

@@ -1,7 +1,4 @@
-"""Evidence of a deployment from a chain node.
-
-Many questions to one chain node, a bounded number at a time.
-"""
+"""Evidence of a deployment from a chain node, which is asked a bounded number of questions at a time."""
 
 from __future__ import annotations
 

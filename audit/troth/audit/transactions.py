@@ -3,10 +3,9 @@
 EIP-155 and older (type 0), EIP-2930 (1), EIP-1559 (2) and EIP-7702 (4) are rebuilt from a node's JSON. Others, such as
 a rollup's own deposits, carry no signature that could be checked and count as not available.
 
-Recursive-length prefixes (Ethereum yellow paper, appendix B), one level deep.
-
-A transaction's own fields are all that an audit reads. Lists inside stay bytes, so that a stranger's nesting costs
-neither stack nor time: a general decoder takes minutes for 300 KB of it.
+Recursive-length prefixes (Ethereum yellow paper, appendix B) are read one level deep, since a transaction's own fields
+are all that an audit needs. Lists inside stay bytes, so that a stranger's nesting costs neither stack nor time: a
+general decoder takes minutes for 300 KB of it.
 """
 
 from __future__ import annotations

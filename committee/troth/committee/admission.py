@@ -1,6 +1,6 @@
 """What a member takes from strangers: descriptors, one check after the other, the cheap ones first.
 
-How many entries one party can bring into the directory.
+It also bounds how many entries one party can bring into the directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The running process behind `troth committee start`.
-
-What a member reads from the chain: its committee, and who is bonded as scheduler or node.
+"""The running process behind `troth committee start`. It reads from the chain the member's committee, and who is bonded
+as scheduler or node.
 """
 
 from __future__ import annotations

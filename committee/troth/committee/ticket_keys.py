@@ -197,6 +197,8 @@ class TicketKeyMember:
             if dealing.operators != numbered(members):
                 what = "The dealing is to other members than there are"
                 raise TicketsRefused(what, len(dealing.operators), "Wait for the next epoch's dealing.")
+            if self.operator not in dealing.operators:
+                raise TicketsRefused("This operator is no member any more", self.operator, "Deal to members alone.")
             require_dealing(dealing, denominations=self._denominations, threshold=threshold(len(members)))
             require_shares(dealing, dealing.operators.index(self.operator) + 1, given.values)
         except ProtocolError as error:

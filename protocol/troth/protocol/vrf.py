@@ -9,9 +9,8 @@ multiples go by ECDH, the successors of both; their time is not guarded to the l
 a proof on the same core. Hashing to the curve takes time that depends on the input, which is public here. Verification
 handles no secrets. A derived key stays in memory as long as it is among the last few used.
 
-What the contract needs beside a VRF proof, so that it can check points by their abscissas alone.
-
-The library ``EcVrf`` states the equations. With t = c² modulo n the hints are, in this order: the ordinate of H and of
+Hints go to the contract beside a proof, so that it can check points by their abscissas alone. The library ``EcVrf``
+states the equations. With t = c² modulo n the hints are, in this order: the ordinate of H and of
 Γ; U and V; the abscissas of C = cΓ + tG, D = sH + tG and E = c(Γ + Y) + (t - s - 1)G; the inverse of c·s modulo n; the
 slope of the chord through Γ and Y. One more follows for each counter that hashing to the curve skipped: the even root
 of -f(x), which shows that f(x) is no square, or 0 where the hash is no field element.

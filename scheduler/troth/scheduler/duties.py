@@ -1,6 +1,6 @@
 """What a scheduler does by itself, for as long as it runs: each duty is supervised, so that none ends for ever.
 
-Acknowledging to nodes: what is due goes into the books, and the newer word to the node.
+To acknowledge to nodes, it enters what is due into the books, and sends the newer word to the node.
 """
 
 from __future__ import annotations

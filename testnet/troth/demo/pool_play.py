@@ -1,6 +1,6 @@
 """`troth demo pool`: three kinds of machines in two regions are placed; one of them dies in the middle of an answer.
 
-A placement as lanes: one line per node, one column per layer.
+A placement is shown as lanes: one line per node, one column per layer.
 """
 
 from __future__ import annotations

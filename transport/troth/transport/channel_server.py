@@ -128,10 +128,11 @@ class ChannelServer:
             body = encode_failure(failure_of(error))
             await socket.send_denial_response(Response(body, 403, media_type="application/json"))
             return
-        await socket.accept()
+        # Counted before anything is awaited: greetings that come at once would all find room.
         connection = _PeerConnection(self, socket, sender)
         self._connections.add(connection)
         try:
+            await socket.accept()
             await connection.run()
         finally:
             self._connections.discard(connection)

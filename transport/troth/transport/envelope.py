@@ -8,11 +8,10 @@ have instructions for it: megabytes of rows are hashed five times faster than wi
 
 An answer carries the nonce of its question, and contentHash covers the kind, so no message can pass for another.
 
-The replay window: remembers what each sender has sent, in bounded memory.
-
-A nonce is 24 random bytes of a session followed by a counter. A session costs one sliding bit window (RFC 4303
-section 3.4.3) whatever the number of its messages. A session may be forgotten once its last message is older than
-the timestamp window, for then the timestamp alone refuses a replay; never earlier, so a full table refuses newcomers.
+The replay window remembers what each sender has sent, in bounded memory. A nonce is 24 random bytes of a session
+followed by a counter. A session costs one sliding bit window (RFC 4303 section 3.4.3) whatever the number of its
+messages. A session may be forgotten once its last message is older than the timestamp window, for then the timestamp
+alone refuses a replay; never earlier, so a full table refuses newcomers.
 """
 
 from __future__ import annotations

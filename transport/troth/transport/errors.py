@@ -26,7 +26,7 @@ OverlayError
  └─ CircuitFailed           a circuit ended; names the class of the hop that failed
      └─ CircuitSilent
 
-From exceptions to the refusals that travel, and back.
+Exceptions become the refusals that travel, and refusals exceptions again.
 """
 
 from __future__ import annotations

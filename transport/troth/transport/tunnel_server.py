@@ -209,7 +209,8 @@ class TunnelServer:
                 lambda reader, writer: self._receive(made, reader, writer), self._host, port, limit=PIECE
             )
         except OSError as error:
-            del self._lent[node]
+            if self._lent.get(node) is made:
+                del self._lent[node]
             remedy = "Ask its operator to free the port, or take another one: troth node reach."
             raise TunnelRefused(f"The scheduler cannot listen on {port}", error, remedy) from error
         if self._lent.get(node) is not made:

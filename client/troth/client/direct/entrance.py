@@ -3,10 +3,9 @@
 Nothing that a node passes on is believed more than if its scheduler had said it, and what it does not pass on is asked
 of the scheduler itself.
 
-Which node served a prompt that began like this one, so that a conversation enters where its beginning is in a cache.
-
-A beginning is known by keyed hashes of its blocks of tokens, each over all before it. No token is kept, and the key
-ends with the process.
+The client remembers which node served which beginning of a prompt, so that a conversation enters where its beginning is
+in a cache. A beginning is known by keyed hashes of its blocks of tokens, each over all before it. No token is kept, and
+the key ends with the process.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Thresholds come from all prompts. What they refuse and catch is counted on prompts that they were not made from: once
 with the cuts that the even prompts give on the odd ones, once the other way round.
 
-How soon margins pooled over tasks tell a cheat from honest noise, by bootstrap over the measured texts.
-
-The verifier's own noise is drawn from the honest runs, independently of the claimed text. In service both stem from the
+A bootstrap over the measured texts says how soon margins that are pooled over tasks tell a cheat from honest noise. It
+draws the verifier's own noise from the honest runs, independently of the claimed text. In service both stem from the
 same prompts, which makes honest ratios narrower than they are here.
 """
 

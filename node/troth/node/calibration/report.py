@@ -1,6 +1,7 @@
 """A calibration as JSON (for machines and for `troth model register --calibration`) and as one HTML page.
 
-Strips of numbers on a logarithmic axis as SVG: a line a condition, a dot a run, and the cut across all of them.
+The page shows strips of numbers on a logarithmic axis as SVG: a line a condition, a dot a run, and the cut across all
+of them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 POST /schedulers/{address}/v1/orders takes the body of the scheduler's own /v1/orders and answers with the same lines.
 Secrets of a check go through in the same way. Nothing here knows who asks, and nothing is kept.
 
-A streamed answer that holds something: places, connections, listeners.
+A streamed answer holds its place, its connection and its listeners until it ends.
 """
 
 from __future__ import annotations

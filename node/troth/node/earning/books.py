@@ -4,7 +4,7 @@ A book is never stored: ``book`` makes it from the voucher and the leaves, each 
 view of the chain now. So nothing is asked for a leaf that the court voided, and a rejection that stood is. Leaves that
 are open are remembered, since each order looks at all of its tab, of which there may be thousands within a lag.
 
-Why a node does not work for what it is offered.
+They also know why a node does not work for what it is offered.
 """
 
 from __future__ import annotations

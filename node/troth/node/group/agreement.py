@@ -1,12 +1,12 @@
 """The names of a group: the key and the chunk lengths that its members come to without a vote.
 
-Whoever has that address could make all others change their names again and again, by other shares or by coming and
-going, or tell each of them another share. So who turns too often is not followed for a while, nor who is doubted.
+The key is the share of the member with the lowest address. Members that hear the same words come to the same names.
+Until they do, their names differ, which `Naming.identity` tells, so that they decide by load alone. What would change
+the names must stand for a while, and the more often they changed lately, the longer the present ones stay.
 
-Members that hear alike come to the same. Until they do their names differ, which `Naming.identity` tells, so that they
-go by load alone. What would change the names must stand for a while, and the more often they changed lately the longer
-the present ones stay. A key under which most others keep telling other names is one that its member did not tell to
-all alike.
+The member with the lowest address could make all others change their names again and again, by other shares or by
+coming and going, or tell each of them another share. So a member that changes too often is not followed for a while.
+Nor is one under whose key most others keep telling other names: it did not tell all of them the same share.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the members of a group know of each other: kept from what each tells, under names that all come to.
 
-Which common prompt lengths this node proposes: what its Sentry found, in rounds, so that it seldom changes.
-
-What this node says to its group, as bytes: updates and snapshots of its cache, heartbeats with its load.
+The node proposes the common prompt lengths that its Sentry found, in rounds, so that they seldom change. It says to its
+group, as bytes, updates and snapshots of its cache, and heartbeats with its load.
 """
 
 from __future__ import annotations

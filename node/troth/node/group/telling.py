@@ -1,6 +1,6 @@
 """Tells the other members, each on a channel of its own: every second a word, every five seconds one with names.
 
-What one member is still to be told, and when it is tried again.
+For each member it keeps what that one is still to be told, and when it is tried again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The execution class of a model at a deployment of the market: thresholds as measured, money as the rules allow.
 
-Exact classes: the name carries the probe that a machine must compute to belong to one.
+The name of an exact class carries the probe that a machine must compute to belong to it.
 """
 
 from __future__ import annotations

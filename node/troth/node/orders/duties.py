@@ -1,13 +1,11 @@
 """What a node does by itself beside serving: answers summons, hands rejections on, frees what nobody asks for.
 
-Summons that a scheduler passed on to this node are answered on chain: who stays silent is fined.
+Summons that a scheduler passed on to this node are answered on chain, since a node that stays silent is fined. The
+answer shows the signed result or verdict, as canonical JSON, for the scheduler to use. It shows nothing where this node
+was given nothing to work with. Whoever passed the summons on has put up its gas.
 
-What is shown is the signed result or verdict, as canonical JSON, for the scheduler to use; nothing, where this node was
-given nothing to work with. Its gas was put up by who passed the summons on.
-
-How long traces and words are kept: until nobody can ask for them any more (``cases.keeping``).
-
-A node that frees a trace earlier could be summoned to show it, and lose L for showing nothing.
+Traces and words are kept until nobody can ask for them any more (``cases.keeping``). A node that freed a trace earlier
+could be summoned to show it, and lose L for showing nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, CourtText, Spoken
 from troth.protocol.market.signed import TraceCommitment, Verdict
-from troth.protocol.request import from_canonical_bytes, output_hash, request_hash
+from troth.protocol.request import from_canonical_bytes, output_hash, request_hash, tokens_in_words
+from troth.protocol.tensors import TOKEN_BYTES
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import SPOKEN_LIMIT, Inform, Noted
@@ -83,15 +84,17 @@ def signer_in(seats: DrawnSeats, signed: Signed[TraceCommitment] | Signed[Verdic
 
 
 def _require_text(text: CourtText, papers: CheckPapers) -> None:
-    words = range(0, len(text.answer), 4)
-    tokens = tuple(int.from_bytes(text.answer[start : start + 4]) for start in words)
+    """Raise BadInput unless it is the order's request and its answer, in the very bytes that a court takes."""
+    if len(text.answer) % TOKEN_BYTES:
+        raise BadInput("an answer is made of whole words", len(text.answer), "Send four bytes for each token.")
     try:
         ordered = request_hash(from_canonical_bytes(text.request), text.salt)
-        answered = output_hash(text.salt, tokens)
+        answered = output_hash(text.salt, tokens_in_words(text.answer))
     except InvalidRequest as error:
         raise BadInput("this is no request", len(text.request), "Send the client's request.") from error
     if (ordered, answered) != (papers.order.message.request_hash, papers.results[-1].message.output_hash):
-        raise BadInput("this is not the text that was ordered and answered", len(words), "Send the order's own text.")
+        what = "this is not the text that was ordered and answered"
+        raise BadInput(what, len(text.answer) // TOKEN_BYTES, "Send the order's own text.")
 
 
 def post_of(context: NodeContext, sender: Address) -> Post:

@@ -71,7 +71,9 @@ class OrderService:
         self._context = context
         self._metrics = metrics
         self._sessions: dict[Name, SegmentSession] = {}
-        self._beginning: dict[Name, asyncio.Lock] = {}
+        self._beginning: dict[Name, asyncio.Event] = {}
+        self._promised = 0
+        """Places of sessions that were checked and are being recorded."""
         self._callers: dict[Address, Caller] = {}
         self._leaving = False
         metrics.follow_sessions(lambda: len(self._sessions), lambda: context.engine.cache_bytes)
@@ -260,17 +262,21 @@ class OrderService:
     # ----------------------------------------------------------------------------------------------------- beginnings
 
     async def _begin_once(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> None:
+        """Begin a session unless it is there; messages about one session begin it one after the other."""
         name = (header.order, header.segment, header.role)
         if not papers:
             await self._refuse_unknown(sender, name)
-        lock = self._beginning.setdefault(name, asyncio.Lock())
+        while (begun := self._beginning.get(name)) is not None:
+            await begun.wait()
+        if name in self._sessions:
+            return
+        self._beginning[name] = over = asyncio.Event()
         try:
-            async with lock:
-                if name not in self._sessions:
-                    session = self._sessions[name] = await self._begin(sender, header, papers, request)
-                    self.began(session)
+            session = self._sessions[name] = await self._begin(sender, header, papers, request)
+            self.began(session)
         finally:
-            self._beginning.pop(name, None)
+            del self._beginning[name]
+            over.set()
 
     async def _refuse_unknown(self, sender: Address, name: Name) -> None:
         """Say why a session is not there: never shown, or broken off."""
@@ -299,11 +305,18 @@ class OrderService:
         if seat.is_last and seat.request.transforms.any:
             # A grammar that does not compile is refused before anything is computed, by verifiers as well.
             rules = await asyncio.to_thread(lambda: rules_of(context.engine, seat.request))
-        await self._record(seat, shown, papers)
-        session = SegmentSession.begin(seat, context.clock())
-        session.text.rules = rules if seat.infers else None
-        if not seat.infers:
-            session.trace = await context.write(lambda: context.stores.traces.find(seat.order_id, seat.index, CHECKS))
+        # Messages that come at once all found room above: this one counts those that are recorded meanwhile.
+        self._require_place()
+        self._promised += 1
+        try:
+            await self._record(seat, shown, papers)
+            session = SegmentSession.begin(seat, context.clock())
+            session.text.rules = rules if seat.infers else None
+            if not seat.infers:
+                find = context.stores.traces.find
+                session.trace = await context.write(lambda: find(seat.order_id, seat.index, CHECKS))
+        finally:
+            self._promised -= 1
         return session
 
     async def _wait_for_blocks(self, papers: Papers) -> None:
@@ -335,11 +348,15 @@ class OrderService:
         idle = [name for name, one in self._sessions.items() if now - one.touched > limits.idle_seconds]
         for name in idle:
             await self._drop(name)
-        if len(self._sessions) >= limits.works:
-            raise NodeBusy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
+        self._require_place()
         if context.stores.traces.kept > limits.trace_bytes:
             kept = context.stores.traces.kept
             raise NodeBusy("the disk is full of traces that may be asked for", kept, "Choose another node.")
+
+    def _require_place(self) -> None:
+        taken = len(self._sessions) + self._promised
+        if taken >= self._context.limits.works:
+            raise NodeBusy("this node has no session left", taken, "Retry later or choose another node.")
 
     # ------------------------------------------------------------------------------------------------------- vouchers
 

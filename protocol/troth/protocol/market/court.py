@@ -8,10 +8,8 @@ VeriLLM's Appendix E. A cluster weighs its seats: whoever splits its stake over 
 More than half of all m' seats decide; two thirds take stake. An owner that is outvoted pays for its seats, one that is
 silent too, and who cannot tell does not.
 
-Clusters of verifiers that agree with each other (VeriLLM, Appendix E).
-
-The paper runs Kruskal's algorithm and stops at distance 2ρ. What is left are the connected components of the graph
-whose edges are the pairs within that distance, so agreement as yes or no is all that is needed.
+To find clusters, the paper runs Kruskal's algorithm and stops at distance 2ρ. What is left are the connected components
+of the graph whose edges are the pairs within that distance, so agreement as yes or no is all that is needed.
 """
 
 from __future__ import annotations

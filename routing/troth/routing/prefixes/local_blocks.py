@@ -3,10 +3,8 @@
 A chunk is held while every block in it is. Engines evict block by block, may drop one in the middle of a chain, and say
 nothing of its children when they store it again: so a removed block is kept in mind as long as something hangs on it.
 
-What an engine says of its own KV cache: vLLM's BlockStored, BlockRemoved and AllBlocksCleared.
-
-The engine's block hashes are its own integers or bytes, seeded per process: they are keys here, and never leave the
-node.
+The events are what an engine says of its own KV cache: vLLM's BlockStored, BlockRemoved and AllBlocksCleared. The
+engine's block hashes are its own integers or bytes, seeded per process: they are keys here, and never leave the node.
 Blocks that plain tokens do not name (an adapter, images, a cache salt, another medium) must not be passed on.
 """
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import secrets as randomness
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from troth.protocol import vrf
@@ -90,10 +91,15 @@ class _DrawnNodes:
     candidates: tuple[tuple[Address, ...], ...]
 
 
-async def admit(context: SchedulerContext, sent: Submission, preferred: Sequence[Address] = ()) -> OrderSession:
+async def admit(
+    context: SchedulerContext,
+    sent: Submission,
+    preferred: Sequence[Address] = (),
+    entering: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> OrderSession:
     """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept.
 
-    ``preferred``: see ``choosing.choose``.
+    ``preferred``: see ``choosing.choose``. ``entering`` is held while the order is written, and may refuse it.
     """
     order = sent.order.message
     offer = _offer(context, order)
@@ -111,7 +117,8 @@ async def admit(context: SchedulerContext, sent: Submission, preferred: Sequence
     drawn = _draw(asked)
     nodes = _choose(asked, drawn, preferred)
     try:
-        return await _take(asked, nodes, drawn.proof)
+        with entering():
+            return await _take(asked, nodes, drawn.proof)
     except BaseException:
         if context.routes is not None:
             context.routes.release(asked.wanted)  # the choice held room for it

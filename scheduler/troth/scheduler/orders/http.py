@@ -1,9 +1,8 @@
 """A scheduler for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``).
 
-What a tab's key may ask back after its owner lost everything else: the best word, and the orders it leaves open.
-
-GET /v1/info and GET /v1/prices: who this scheduler is, and what it offers for how much. GET /v1/nodes/{operator}: how
-it sees a node.
+GET /v1/info and GET /v1/prices say who this scheduler is, and what it offers for how much. GET /v1/nodes/{operator}
+says how it sees a node. A tab's key may ask back, after its owner lost everything else, for the best word and the
+orders that it leaves open.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The orders of one scheduler: taken, followed, taken up again after a restart, forgotten in time.
 
-Telling nodes that nothing more is computed for an order: their caches are free, what they signed stays with them.
+Nodes are told when nothing more is computed for an order: they free its caches, and keep what they signed.
 
-How long prompts, answers and rows are kept: as long as somebody may have to be shown them, and no longer.
-
-Of an answer: until no court hears of it any more, since whoever judges it needs the rows of the segment before, and
-this scheduler owes them; who lets them go earlier could be convicted of showing nothing. Of an order without an answer:
-for the lag, finality and inclusion. While a case or a summons goes on, and for the window after it, everything stays.
+Prompts, answers and rows are kept as long as somebody may have to be shown them, and no longer. Those of an answer are
+kept until no court hears of it any more. Whoever judges it needs the rows of the segment before, and this scheduler
+owes them: if it let them go earlier, it could be convicted of showing nothing. Those of an order without an answer are
+kept for the lag, finality and inclusion. While a case or a summons goes on, and for the window after it, everything
+stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -133,6 +134,8 @@ class Orders:
         self.book = book
         self.draining = False
         self._concurrent = concurrent
+        self._written = 0
+        """Orders that were admitted and are being written."""
         self._runs: dict[Hash32, OrderRun] = {}
         self._checks: dict[Hash32, CheckRun] = {}
         self._locks: WeakValueDictionary[Hash32, asyncio.Lock] = WeakValueDictionary()
@@ -157,10 +160,9 @@ class Orders:
         """
         if self.draining:
             raise Busy("This scheduler is being stopped", RETRY_AFTER)
-        if len(self._runs) >= self._concurrent:
-            raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
+        self._require_place()
         try:
-            session = await admit(self.context, sent, preferred)
+            session = await admit(self.context, sent, preferred, self._entering)
         except ChainError as error:
             raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
         except StorageFailed as error:
@@ -168,6 +170,20 @@ class Orders:
         run = self._runs[session.order_id] = OrderRun(self.context, self.book, session)
         self._start(session.order_id, self._serve(run, session.order_id))
         return run.lines
+
+    def _require_place(self) -> None:
+        if len(self._runs) + self._written >= self._concurrent:
+            raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
+
+    @contextmanager
+    def _entering(self) -> Iterator[None]:
+        """A place while an order is written; raises Busy. Orders that come at once all found one before."""
+        self._require_place()
+        self._written += 1
+        try:
+            yield
+        finally:
+            self._written -= 1
 
     async def _serve(self, run: OrderRun, order_id: Hash32) -> None:
         try:

@@ -1,6 +1,6 @@
 """One class: its live map, its router, and the standing decision about who hosts what.
 
-What a node is told whose report is not taken.
+A node whose report is not taken is told why.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The pools of all classes in the running scheduler: reports come in, orders and ends go out, ways are measured.
 
-A served model's sizes as the placement takes them.
-
-What Prometheus is shown of the pools: counts and times, by class and layer.
+Prometheus is shown counts and times of the pools, by class and layer.
 """
 
 from __future__ import annotations

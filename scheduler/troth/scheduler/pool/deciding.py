@@ -3,11 +3,7 @@
 Nothing moves without need. Slices are placed anew where a layer lacks hosts, where the layers' loads vary too much, or
 where more pipelines could be formed; and only if the new placement is better by a margin, so that nodes do not flap.
 
-A plan's windows handed out so that as few machines as possible load anything.
-
-A node as the placement sees it.
-
-How evenly the layers are hosted.
+A plan's windows are handed out so that as few machines as possible load anything.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 This is the only module of the node's own process that touches vLLM. A `Core` that has died stays dead: `supervision`
 starts another one.
 
-Load of one vLLM engine, from the statistics that it hands out after each step.
+The engine's load comes from the statistics that it hands out after each step.
 """
 
 from __future__ import annotations
