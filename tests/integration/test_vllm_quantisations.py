@@ -40,7 +40,9 @@ from troth.node.models.execution_class import SECOND_CUT
 from troth.node.models.folder import open_folder
 from troth.node.models.quantised_layouts import awq, compressed, gptq
 from troth.node.models.thresholds import rough_comparison
+from troth.protocol.agreement import AgreementRule
 from troth.protocol.tensors import Dtype, widen
+from troth.protocol.trace import TileLayout
 from troth.protocol.types import ZERO_HASH, Segment
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -95,6 +97,14 @@ def test_import_takes_of_awq_what_vllm_takes() -> None:
         except ValueError:
             theirs = False
         assert taken(awq, told) == theirs, told
+
+
+def agreeing(claimed: np.ndarray, own: np.ndarray) -> list[bool]:
+    """Of each tile, whether the contract takes both parties' for one computation's."""
+    rule = AgreementRule(Dtype.BFLOAT16, RULES.mantissa_bits, RULES.steps, RULES.theta)
+    layout = TileLayout(bytes(32), bytes(32), *own.shape, Dtype.BFLOAT16)
+    tiles = zip(layout.cut(claimed), layout.cut(own), strict=True)
+    return [rule.agrees(first.tobytes(), second.tobytes()) for first, second in tiles]
 
 
 def torch_numbers(*shape: int, high: int) -> torch.Tensor:
@@ -247,6 +257,11 @@ async def test_nodes_of_both_engines_judge_each_other(form: str) -> None:
             claimed = (await node.forward(SessionKey(b"node", 0, 0), WHOLE, 0, np.array(tokens))).rows
             found = await judged(verifier, RULES, tokens, claimed)
             assert found.verdict, (type(node), found.states)
+            own = (await verifier.forward(SessionKey(b"verifier", 0, 0), WHOLE, 0, np.array(tokens))).rows
+            assert set(agreeing(claimed, own)) == {True}, (
+                "or clients would take an accepted answer for one of no majority"
+            )
+            assert set(agreeing(cheated(folder, tokens, CHEATS[-1]), own)) == {False}
             for change in CHEATS:
                 found = await judged(verifier, RULES, tokens, cheated(folder, tokens, change))
                 assert found.refused, (type(verifier), change)

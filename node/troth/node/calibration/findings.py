@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
 from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share, share
-from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
+from troth.node.calibration.layouts import HARDEST, LayoutOutcome, compare_layouts, enough_tiles
 from troth.node.calibration.long_windows import LongWindowFindings, look_at_long_windows, refused_over_long_windows
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.thresholds import (
@@ -257,11 +257,12 @@ def _tile_rule(conditions: Sequence[Condition], measured: Parts, plan: Calibrati
         ]
 
     honest = [values for one in conditions if one.kind == HONEST for values in tiles(one)]
-    # Each of these changes the states of both segments.
-    cheating = [
-        values
-        for one in conditions
-        if one.kind == CHEAT and one.change is not None and "exit" not in one.name
-        for values in tiles(one)
-    ]
+    cheating = [values for one in conditions if _told_by_tiles(one, dtype) for values in tiles(one)]
     return choose_tile_rule(dtype, np.concatenate(honest), np.concatenate(cheating))
+
+
+def _told_by_tiles(condition: Condition, dtype: Dtype) -> bool:
+    """Whether tiles must tell it. In float32 that is whatever changes the states of both segments."""
+    if dtype is Dtype.BFLOAT16:
+        return condition.name == HARDEST[dtype]
+    return condition.kind == CHEAT and condition.change is not None and "exit" not in condition.name

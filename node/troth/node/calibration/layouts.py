@@ -16,8 +16,9 @@ from troth.protocol.tensors import Dtype
 TILES_TRIED = (1, 2, 4, 8)
 CHOSEN = "permuted"
 """The layout that traces have."""
-HARDEST = {Dtype.FLOAT32: "float16 weights", Dtype.BFLOAT16: "int8 weights"}
-"""The cheat nearest to honest runs that a class's tiles must tell."""
+HARDEST = {Dtype.FLOAT32: "float16 weights", Dtype.BFLOAT16: "W8A8"}
+"""The cheat nearest to honest runs that a class's tiles must tell. In bfloat16 an honest node with another engine may
+be as far away as one with int8 or fp8 weights: verifiers tell these apart by whole traces, and tiles do not."""
 
 
 @dataclass(frozen=True, slots=True)

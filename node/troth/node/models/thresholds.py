@@ -3,7 +3,8 @@
 How runs are compared until a calibration says better: thresholds from the SmolLM2-135M measurements.
 
 float32 decodes within 1e-6 weighted RMS of its own prefill and int8 weights are at 4.5e-2, so that a cut of 1e-3 has
-three orders of room on one side and one on the other. bfloat16 compares noise ratios (cut 1.5).
+three orders of room on one side and one on the other. bfloat16 compares noise ratios (cut 1.5). Of a bfloat16 tile 30 %
+must agree: another engine's has 57 % at least there, and of weights of four bits 11 % at most (docs/adr/0060).
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ def rough_comparison(dtype: int) -> Comparison:
     return Comparison(
         exact=False,
         mantissa_bits=10 if single else 7,
-        steps=8 if single else 7,
-        theta=9_000 if single else 6_500,
+        steps=8 if single else 10,
+        theta=9_000 if single else 3_000,
         tiles=1,
         state_cut=1_000 if single else 1_500_000,
         margin_cut=20_000 if single else 50_000,
