@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {Opinion, Promise, Tab, Verdict, Work} from "../../market/interfaces/MarketTypes.sol";
+import {Opinion, Order, Promise, Tab, Verdict, Work} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {SummonsTest} from "./support/SummonsTest.sol";
@@ -100,6 +100,22 @@ contract SummonsPassOnTest is SummonsTest {
         assertEq(registry.convictionCount(silent), 0);
         answerCheck(load(), checkOf(load(), 0, Opinion.Accept, summons.silentOf(summonsId)));
         assertEq(status(), ANSWERED);
+    }
+
+    /// @dev A bound above the class's cap is not what an order costs.
+    function test_SilenceCostsNoMoreThanAThirdOfTheCap() public {
+        Order memory order = newOrder(exact, WHOLE, 2);
+        order.maxFee = 9 * FEE_CAP;
+        Play memory made = play(order);
+        stored = abi.encode(made);
+        summonCheck(made, 0);
+        redraw();
+        address silent = seats[0];
+        passOn(silent);
+        uint256 credit = creditOf(scheduler);
+        silence();
+        uint256 paid = creditOf(scheduler) - credit + creditOf(stranger);
+        assertEq(NODE_STAKE - stakeOf(silent), paid + FEE_CAP / 3);
     }
 
     function test_ASilentNodesSeatsFollowItsStake() public {
