@@ -229,7 +229,7 @@ class OrderSettlement:
             journal.release(identifier)
             pay(self._session, self._entry, self._fee)
             return self._ended(OrderOutcome.CHECKED)
-        what = "the openings of the check were not shown" if openings is None else "no majority of verifiers accepts it"
+        what = _why_unclear(words, openings)
         journal.step(identifier, Phase.UNCLEAR, fee=self._fee, due=self._due, failure=what)
         journal.release(identifier)
         return self._ended(OrderOutcome.UNCLEAR, what)
@@ -310,6 +310,15 @@ class OrderSettlement:
         self._session.journal.release(self._entry.identifier)
         self._session.books.doubt(self._tab_context.identifier, f"{what} (order {self._entry.name[:12]})")
         return OrderContradicted(what, self._entry.name, "Nothing is paid for it. Use another scheduler.")
+
+
+def _why_unclear(words: CheckWords, openings: Openings | None) -> str:
+    if openings is None:
+        return "the openings of the check were not shown"
+    said = {signed.message.opinion for one in words.segments for signed in one.verdicts}
+    if said == {Opinion.ACCEPT}:
+        return "verifiers accept it, and what they show of their traces disagrees with the node's"
+    return "no majority of verifiers accepts it"
 
 
 def _by_signer(words: Sequence[Signed[Any]], domain: Domain) -> dict[Address, Signed[Any]]:
