@@ -77,9 +77,9 @@ async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
         hints: list[Any] = []
         whole = scheduler_orders.admit
 
-        async def noted(context: Any, sent: Any, preferred: Any) -> Any:
+        async def noted(context: Any, sent: Any, preferred: Any, entering: Any) -> Any:
             hints.append(preferred)
-            return await whole(context, sent, preferred)
+            return await whole(context, sent, preferred, entering)
 
         monkeypatch.setattr(scheduler_orders, "admit", noted)
         dealing = network.parts(network.entry).entry.tools.dealing

@@ -139,7 +139,9 @@ async def test_a_tab_with_an_order_that_is_never_settled_takes_no_more_orders(tm
                 book = tabs.acknowledge(book, number, 0)
         session.books.all = lambda *_: [replace(record, book=book)]  # type: ignore[method-assign]
         assert session.usable() == []
-        assert "order 1 is not settled; close it" in str(session.no_tab())
+        said = str(session.no_tab())
+        assert "order 1 is not settled, and too many later ones are: `troth client close " in said
+        assert "client pay" not in said, "this file does not know the order"
 
 
 async def test_why_no_tab_can_be_used_is_said_in_words(tmp_path: Path) -> None:

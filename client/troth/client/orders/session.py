@@ -305,8 +305,11 @@ class PayerSession:
         number, name = tabs.blocking(record.book), f"0x{record.identifier.hex()[:8]}"
         if number is None:
             return ""
-        order = next((one.name[:12] for one in self.journal.of(record.identifier, number)), str(number))
-        ways = f"`troth client pay {order}` pays it by hand, `troth client close {name}` closes the tab"
+        closes, known = f"`troth client close {name}` closes the tab", self.journal.of(record.identifier, number)
+        if not known:
+            return f"{name}: order {number} is not settled, and too many later ones are: {closes}"
+        order = known[0].name[:12]
+        ways = f"`troth client pay {order}` pays it by hand, {closes}"
         return f"{name}: order {order} is not settled, and too many later ones are: {ways}"
 
     def no_tab(self) -> NoTab:
