@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from troth.testnet.asking import Asker
 from troth.testnet.display import Display
 from troth.testnet.errors import demand
 from troth.testnet.network import CHECK_PERCENT, LAYERS, LocalNetwork
-from troth.testnet.parties import NetworkPlan
+from troth.testnet.parties import NetworkPlan, PartyProcess
 from troth.testnet.weights import prepare_model
 
 VERIFIERS = {"torch": 3, "vllm": 1}
 """Each vLLM node takes half a minute, two gigabytes and several processes to start."""
+CACHE_MEGABYTES = 256
+"""Of keys and values for each node: one request of the longest length. vLLM takes the whole of it as it starts."""
 READY_SECONDS = 1200.0
 MAX_TOKENS = 48
 QUESTIONS = (
@@ -58,6 +61,12 @@ class ExactNetwork(LocalNetwork):
             *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
+
+    def _set_up_node(self, node: PartyProcess) -> None:
+        LocalNetwork._set_up_node(self, node)
+        path = node.home / "node.toml"
+        smaller = f"cache_megabytes = {CACHE_MEGABYTES}"
+        path.write_text(re.sub(r"^cache_megabytes = \d+$", smaller, path.read_text(), flags=re.MULTILINE))
 
 
 def play(folder: Path, models: Path, display: Display, engine: str) -> None:
