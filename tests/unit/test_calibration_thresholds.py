@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from troth.node.calibration.conditions import all_conditions
+from troth.node.calibration.findings import _told_by_tiles
 from troth.node.calibration.intervals import share
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import Strip, strips
@@ -97,6 +99,15 @@ def test_of_rules_with_a_wide_gap_the_most_tolerant_is_taken_and_theta_stays_nea
         lazy[:, rules.index(rule)] = agreeing
     chosen = choose_tile_rule(Dtype.FLOAT32, honest, lazy)
     assert (chosen.bits, chosen.steps, chosen.theta) == (14, 4, 5800)
+
+
+def test_what_tiles_must_tell_is_beyond_what_another_engine_does() -> None:
+    """In bfloat16 int8 and fp8 weights are as far away as an honest node with another engine."""
+    told = {
+        dtype: {one.name for one in all_conditions(30, dtype) if _told_by_tiles(one, Dtype(dtype))} for dtype in (0, 1)
+    }
+    assert told[1] == {"W8A8"}
+    assert {"int8 weights", "fp8 weights", "float16 weights", "TF32"} <= told[0]
 
 
 def test_measurements_resume_and_hash_their_contents(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from support.toy_tab_stage import toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import SELDOM, asked, ended
 
+from troth.client.orders.checking import _why_unclear
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable
 from troth.protocol.market import tabs
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.tabs import ROOM, WINDOW
 
 
@@ -193,3 +196,15 @@ async def test_a_lie_about_an_order_that_the_chain_voided_meanwhile_is_noted(tmp
         assert journal.entry(entry.identifier).phase is Phase.ORDERED
         journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
         assert (journal.entry(entry.identifier).phase, journal.entry(entry.identifier).paid) == (Phase.CONTRADICTED, 0)
+
+
+def test_why_an_answer_is_unclear_is_said_in_words() -> None:
+    def words(*opinions: Opinion) -> Any:
+        verdicts = [SimpleNamespace(message=SimpleNamespace(opinion=opinion)) for opinion in opinions]
+        return SimpleNamespace(segments=[SimpleNamespace(verdicts=verdicts)])
+
+    shown: Any = object()
+    assert "were not shown" in _why_unclear(words(Opinion.ACCEPT), None)
+    assert "disagrees with the node's" in _why_unclear(words(Opinion.ACCEPT, Opinion.ACCEPT), shown)
+    for other in (Opinion.REJECT, Opinion.CANNOT_TELL):
+        assert "no majority" in _why_unclear(words(Opinion.ACCEPT, other), shown)
