@@ -120,6 +120,45 @@ async def test_keys_come_without_a_dealer_that_lies_and_a_leader_that_is_dead(st
     assert stage.members[1].office.member.share(0, digest) is not None
 
 
+async def test_a_member_that_slept_while_keys_were_made_signs_once_it_is_awake(stage: MembersStage) -> None:
+    """Otherwise whoever starts a second late is missing for the whole epoch, and one death more stops all sales."""
+    late, gone = stage.members[0], stage.members[2]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    keys = await epoch_keys(stage.membership, 0, await stage.chain.read(messages.dealing_of(0)))
+    await late.start()
+    await stage.keys()
+    await gone.stop()
+    made = await signed_tickets(stage.membership, keys, await bought(stage), SECRETS)
+    assert made.liars == ()
+    for one, signature in zip(SECRETS, made.signatures, strict=True):
+        assert is_signed(one.name, signature, keys.key(1))
+
+
+async def test_a_member_takes_no_dealers_but_those_of_the_keys_on_chain(stage: MembersStage) -> None:
+    """What others say of the dealers is believed where the keys that follow are the chain's, and not otherwise."""
+    late = stage.members[0]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    digest = await stage.chain.read(messages.dealing_of(0))
+    right = stage.members[1].office.member.dealers(0, digest)
+    assert right is not None
+    await late.start()
+    member = late.office.member
+    assert stage.members[1].office.member.dealers(0, bytes(32)) is None
+    with pytest.raises(TicketsRefused, match="holds no such dealing"):
+        member.adopt(right, digest)
+    for one in stage.members[1:]:
+        await one.turns.turn()
+    with pytest.raises(TicketsRefused, match="other keys than the chain"):
+        member.adopt(KeyProposal(0, right.dealers[:2]), digest)
+    with pytest.raises(TicketsRefused, match="other keys than the chain"):
+        member.adopt(right, keccak256(b"other keys"))
+    assert member.share(0, digest) is None
+    member.adopt(right, digest)
+    assert member.share(0, digest) is not None
+
+
 async def test_a_dealers_first_dealing_stays(stage: MembersStage, tmp_path: Path) -> None:
     """Whoever deals twice could give some members shares of one key, and the others those of another."""
     dealer, receiver = stage.members[3], stage.members[1]

@@ -4,6 +4,9 @@ Every member deals to all, again and again until each has taken it. Members then
 first whose turn it is asks who holds what, proposes the dealers that enough hold, gathers signatures and registers the
 keys. One that is silent, or dead, is followed by the next after a while. The chain takes the first keys; two members
 that propose at once do no harm.
+
+Keys are made as soon as enough members are there, and whoever comes later gets its share of them: dealers go on dealing
+to it, and it asks the others whose dealings the keys are made of. Until then one member fewer may be missing.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from troth.chain.deployment import submit
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.committee import requests
-from troth.committee.errors import CommitteeError
-from troth.committee.ticket_keys import DealtShares, KeyProposal, TicketKeyMember
-from troth.committee.ticket_service import DEAL, HOLDINGS, PATHS, PROPOSE
+from troth.committee.errors import CommitteeError, TicketsRefused
+from troth.committee.ticket_keys import DealtShares, KeyProposal, TicketKeyMember, decode_body
+from troth.committee.ticket_service import DEAL, DEALERS, HOLDINGS, PATHS, PROPOSE
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import threshold
@@ -43,7 +46,8 @@ class TicketTurns:
 
     Args:
         poll: seconds between looks at the chain.
-        patience: seconds that each member before this one has to register keys.
+        patience: seconds that each member before this one has to register keys, and from one attempt to the next at
+            giving shares of registered keys to those who have none.
     """
 
     key: Key
@@ -55,6 +59,7 @@ class TicketTurns:
     patience: float
     _taken: dict[int, set[Address]] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
+    _handed: dict[int, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """For ever; what fails is tried again."""
@@ -72,7 +77,7 @@ class TicketTurns:
         for epoch in (now, now + 1):
             digest = await self.chain.read(messages.dealing_of(epoch))
             if digest != ZERO_HASH:
-                await asyncio.to_thread(self.member.share, epoch, digest)
+                await self._hand_on(epoch, digest)
                 continue
             await self._deal(epoch)
             since = self._since.setdefault(epoch, time.monotonic())
@@ -80,6 +85,42 @@ class TicketTurns:
                 await self._propose(epoch)
         self._taken = {epoch: taken for epoch, taken in self._taken.items() if epoch >= now}
         self._since = {epoch: since for epoch, since in self._since.items() if epoch >= now}
+        self._handed = {epoch: when for epoch, when in self._handed.items() if epoch >= now}
+
+    async def _hand_on(self, epoch: int, digest: Hash32) -> None:
+        """Of registered keys: get this member's share where it has none, and give those of others that lack theirs."""
+        missing = await asyncio.to_thread(self.member.share, epoch, digest) is None
+        last = self._handed.get(epoch)
+        if last is not None and time.monotonic() < last + self.patience:
+            return
+        self._handed[epoch] = time.monotonic()
+        if missing:
+            await self._adopt(epoch, digest)
+        dealers = await asyncio.to_thread(self.member.dealers, epoch, digest)
+        if dealers is not None and self.member.operator in {dealer for dealer, _ in dealers.dealers}:
+            await self._deal(epoch)
+
+    async def _adopt(self, epoch: int, digest: Hash32) -> None:
+        """Ask the others whose dealings the keys are made of, and believe the first that names those of the chain."""
+        for proposal in await self._dealers(epoch):
+            try:
+                await asyncio.to_thread(self.member.adopt, proposal, digest)
+            except TicketsRefused as error:
+                log.info("no share of the keys of epoch %d yet: %s", epoch, error)
+                continue
+            log.info("this member has its share of the keys of epoch %d, which others registered", epoch)
+            return
+
+    async def _dealers(self, epoch: int) -> list[KeyProposal]:
+        """What others say, each once."""
+        others = [one for one in self._operators() if one != self.member.operator]
+        found = []
+        for answer in set(await asyncio.gather(*(self._ask(one, DEALERS, b"", epoch) for one in others))) - {b""}:
+            try:
+                found.append(decode_body(answer, KeyProposal))
+            except TicketsRefused as error:
+                log.info("a member names no dealers of epoch %d: %s", epoch, error)
+        return [one for one in found if one.epoch == epoch]
 
     def _operators(self) -> list[Address]:
         return sorted((one.operator for one in self.membership().members), key=address_to_bytes)
