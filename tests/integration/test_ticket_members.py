@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,6 +134,42 @@ async def test_a_member_that_slept_while_keys_were_made_signs_once_it_is_awake(s
     assert made.liars == ()
     for one, signature in zip(SECRETS, made.signatures, strict=True):
         assert is_signed(one.name, signature, keys.key(1))
+
+
+async def test_keys_wait_for_a_member_that_comes_soon(stage: MembersStage) -> None:
+    """Who is a few seconds late deals and signs with the others; who does not come is waited for, and then left out."""
+    late = stage.members[0]
+    await late.stop()
+    for one in stage.members:
+        one.turns.patience = 3600.0
+    for one in stage.members[1:]:
+        with suppress(TicketsRefused):
+            await one.turns.turn()
+    assert await stage.chain.read(messages.dealing_of(0)) == bytes(32)
+    await late.start()
+    late.turns.patience = 3600.0
+    await stage.keys()
+    digest = await stage.chain.read(messages.dealing_of(0))
+    assert all(one.office.member.share(0, digest) is not None for one in stage.members)
+    dealers = late.office.member.dealers(0, digest)
+    assert dealers is not None
+    assert len(dealers.dealers) == 4
+
+
+async def test_a_dealer_deals_at_once_to_who_asks(stage: MembersStage) -> None:
+    """Its process may be gone a minute later: then nobody else can give what it dealt."""
+    late = stage.members[0]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    digest = await stage.chain.read(messages.dealing_of(0))
+    for one in stage.members[1:]:
+        one.turns.patience = 3600.0
+        await one.turns.turn()
+    await late.start()
+    for one in (late, *stage.members[1:], late):
+        with suppress(TicketsRefused):
+            await one.turns.turn()
+    assert late.office.member.share(0, digest) is not None
 
 
 async def test_a_member_takes_no_dealers_but_those_of_the_keys_on_chain(stage: MembersStage) -> None:

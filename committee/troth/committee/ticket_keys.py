@@ -166,6 +166,7 @@ class TicketKeyMember:
         self._denominations = denominations
         self._store = store
         self._ready: dict[int, MemberShare] = {}
+        self._askers: dict[int, set[Address]] = {}
 
     # ---- dealing
 
@@ -211,6 +212,14 @@ class TicketKeyMember:
     def holdings(self, epoch: int) -> dict[Address, Hash32]:
         """Which dealings of an epoch this member holds good shares of."""
         return {dealer: given.dealing.digest for dealer, given in self._store.held(epoch).items()}
+
+    def asked_by(self, epoch: int, operator: Address) -> None:
+        """A member has no share of an epoch's keys: it may lack this member's dealing."""
+        self._askers.setdefault(epoch, set()).add(operator)
+
+    def take_askers(self, epoch: int) -> set[Address]:
+        """Who asked since this was called last."""
+        return self._askers.pop(epoch, set())
 
     # ---- keys
 
@@ -277,6 +286,7 @@ class TicketKeyMember:
     def forget_before(self, epoch: int) -> None:
         """Erase the shares of older epochs."""
         self._ready = {one: share for one, share in self._ready.items() if one >= epoch}
+        self._askers = {one: askers for one, askers in self._askers.items() if one >= epoch}
         self._store.forget_before(epoch)
 
     def _keys_held(self, proposal: KeyProposal) -> EpochKeys:

@@ -162,6 +162,8 @@ def _member_routes(router: APIRouter, office: TicketOffice) -> None:
     @router.post("/dealers")
     async def dealers(request: Request) -> Response:
         announced = announced_by_member(DEALERS, request, office.membership())
+        await _require_epoch(office, announced.slot, announced)
+        member.asked_by(announced.slot, announced.sender)
         digest = await office.chain.read(messages.dealing_of(announced.slot))
         found = await asyncio.to_thread(member.dealers, announced.slot, digest)
         if found is None:

@@ -5,8 +5,9 @@ first whose turn it is asks who holds what, proposes the dealers that enough hol
 keys. One that is silent, or dead, is followed by the next after a while. The chain takes the first keys; two members
 that propose at once do no harm.
 
-Keys are made as soon as enough members are there, and whoever comes later gets its share of them: dealers go on dealing
-to it, and it asks the others whose dealings the keys are made of. Until then one member fewer may be missing.
+Keys are made of all members' dealings, or, where one does not come in time, without it: a member that has no share is
+missing when tickets are signed, and then one death fewer is borne. Whoever comes later gets its share of the keys: it
+asks the others whose dealings they are made of, and these deal to it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class TicketTurns:
 
     Args:
         poll: seconds between looks at the chain.
-        patience: seconds that each member before this one has to register keys, and from one attempt to the next at
-            giving shares of registered keys to those who have none.
+        patience: seconds that all members have to deal before keys are made without some, that each member before
+            this one has to register keys, and between attempts to reach those that have no share of registered ones.
     """
 
     key: Key
@@ -74,28 +75,39 @@ class TicketTurns:
         """One look: this epoch's keys and the next one's. What is too old is erased whatever comes after."""
         now = await self.chain.read(messages.epoch_now())
         await asyncio.to_thread(self.member.forget_before, now - 1)
+        failures: list[ChainError | CommitteeError | ProtocolError] = []
         for epoch in (now, now + 1):
-            digest = await self.chain.read(messages.dealing_of(epoch))
-            if digest != ZERO_HASH:
-                await self._hand_on(epoch, digest)
-                continue
-            await self._deal(epoch)
-            since = self._since.setdefault(epoch, time.monotonic())
-            if time.monotonic() >= since + self._place(epoch) * self.patience:
-                await self._propose(epoch)
-        self._taken = {epoch: taken for epoch, taken in self._taken.items() if epoch >= now}
-        self._since = {epoch: since for epoch, since in self._since.items() if epoch >= now}
-        self._handed = {epoch: when for epoch, when in self._handed.items() if epoch >= now}
+            try:
+                await self._look(epoch)
+            except (ChainError, CommitteeError, ProtocolError) as error:
+                failures.append(error)
+        for kept in (self._taken, self._since, self._handed):
+            for epoch in [epoch for epoch in kept if epoch < now]:
+                del kept[epoch]
+        if failures:
+            raise failures[0]
+
+    async def _look(self, epoch: int) -> None:
+        digest = await self.chain.read(messages.dealing_of(epoch))
+        if digest != ZERO_HASH:
+            await self._hand_on(epoch, digest)
+            return
+        await self._deal(epoch)
+        since = self._since.setdefault(epoch, time.monotonic())
+        waited = time.monotonic() - since - self._place(epoch) * self.patience
+        if waited >= 0:
+            await self._propose(epoch, whole=waited < self.patience)
 
     async def _hand_on(self, epoch: int, digest: Hash32) -> None:
         """Of registered keys: get this member's share where it has none, and give those of others that lack theirs."""
-        missing = await asyncio.to_thread(self.member.share, epoch, digest) is None
+        if await asyncio.to_thread(self.member.share, epoch, digest) is None:
+            await self._adopt(epoch, digest)
+        asked = self.member.take_askers(epoch)
+        self._taken.setdefault(epoch, set()).difference_update(asked)
         last = self._handed.get(epoch)
-        if last is not None and time.monotonic() < last + self.patience:
+        if not asked and last is not None and time.monotonic() < last + self.patience:
             return
         self._handed[epoch] = time.monotonic()
-        if missing:
-            await self._adopt(epoch, digest)
         dealers = await asyncio.to_thread(self.member.dealers, epoch, digest)
         if dealers is not None and self.member.operator in {dealer for dealer, _ in dealers.dealers}:
             await self._deal(epoch)
@@ -147,9 +159,15 @@ class TicketTurns:
     async def _give(self, operator: Address, shares: DealtShares) -> bytes:
         return await self._ask(operator, DEAL, msgspec.msgpack.encode(shares), shares.epoch)
 
-    async def _propose(self, epoch: int) -> None:
-        needed = threshold(len(self._operators()))
+    async def _propose(self, epoch: int, *, whole: bool) -> None:
+        """Have keys signed and register them; ``whole``: only if every member holds every member's dealing."""
+        operators = set(self._operators())
+        needed = threshold(len(operators))
         holdings = await self._holdings(epoch)
+        held = sum(set(one) == operators for one in holdings.values())
+        if whole and held < len(operators):
+            what = f"Of {len(operators)} members so many hold all dealings of epoch {epoch}"
+            raise TicketsRefused(what, held, f"The others have {self.patience:g} s.")
         proposal = self.member.propose(epoch, holdings, needed)
         keys, own = await asyncio.to_thread(self.member.sign, proposal, needed)
         signatures = {self.member.operator: own} | await self._signatures(proposal)
