@@ -82,7 +82,7 @@ async def test_an_unreachable_network_is_a_router_that_cannot_be_used(monkeypatc
 
     async with upnp_router() as (_, target):
         monkeypatch.setattr(router_upnp, "_own_address", unreachable)
-        with pytest.raises(RouterRefused, match="UPnP cannot be used"):
+        with pytest.raises(RouterRefused, match="UPnP cannot be used: Network is unreachable"):
             await UpnpGateway(target).open(7443, 9443)
 
 
