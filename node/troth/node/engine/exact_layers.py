@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.masking_utils import sdpa_mask
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.few_rows import FEW_QUERIES, FewestRows, FixedLinear, equal_queries, in_fixed_rows
+from troth.node.engine.few_rows import FEW_QUERIES, FixedLinear, TriedRows, equal_queries, in_fixed_rows
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
@@ -100,24 +100,26 @@ def _run_in_blocks(part: torch.nn.Module, filled: _Filled) -> None:
     beside: list[Any] = []
 
     def once(block: torch.Tensor) -> torch.Tensor:
+        if block.ndim < len(("sequences", "positions", "width")):
+            return once(block[None])[0]
         made = forward(block)
         if not isinstance(made, tuple):
             return made.view(block.shape)
         beside[:] = made[1:]
         return made[0].view(block.shape)
 
-    few = FewestRows(lambda block: once(block[None])[0], ROWS)
+    tried = TriedRows(once, ROWS)
 
     def in_blocks(states: torch.Tensor) -> Any:
         # A mixture sends rows to experts by what they hold, so its linear layers see others than are counted here.
         counted = not mixes and states.numel() == states.shape[-2] * states.shape[-1]
         # What stands between linear layers shows in a trial in float32 alone.
         shows = counted and states.dtype == torch.float32
-        rows = few.that_hold(states.shape[-2], states) if shows else ROWS
+        rows = tried.that_hold(states.shape[-2], states) if shows else ROWS
         beside.clear()
         filled.rows = max(0, ROWS - states.shape[-2]) if counted and rows == ROWS else 0
         try:
-            made = in_fixed_rows(once, states, rows)
+            made = tried(states) if shows else in_fixed_rows(once, states, ROWS)
         finally:
             filled.rows = 0
         return (made, *beside) if beside else made

@@ -1,15 +1,16 @@
-"""A decode step need not compute a whole block: fewer rows, where this machine is seen to give them the block's bits.
+"""Other numbers of rows than a block's, where this machine is seen to give them the block's bits.
 
 An exact class is defined by products over `rows` positions at a time (`exact_layers`). Sixteen of them cost a decode
-step more than the one position that is new. Libraries sum a row of few in the same order as a row of sixteen on most
-machines, and nothing promises it. So each linear layer is tried before it is first used with fewer rows, in two ways.
+step more than the one position that is new, and a long text reads a matrix once for each sixteen. Libraries sum a row
+of few or of many in the same order as a row of sixteen on most machines, and nothing promises it. So each linear layer
+is tried before it is first used with another number of rows, in two ways.
 
 With weights of its shape whose terms cancel: each product appears twice, with either sign, and of sizes that lie far
 apart. The true sum is zero, so that what comes out is nothing but rounding, and another order of the sum shows in 40 to
 99 % of all results. Rounded to bfloat16, it would show in one of thousands among random ones: a text finds it and a
 trial does not. And with its own weights, every row of a block of random states must come out equal to the last bit
-wherever it stands. Where a trial finds a difference, that layer goes on with more rows. What a node signs is the same
-either way.
+wherever it stands. Where a trial finds a difference, that layer goes on with another number, a block's at last. What a
+node signs is the same either way.
 
 Attention is tried the same way, at each length that it is used at, since kernels cut sequences into parts: with scores
 that cancel, and with values that do.
@@ -25,6 +26,8 @@ from troth.node.engine.packed_products import Product, packs, product_with
 
 FEWER: tuple[int, ...] = (1, 2, 4, 8)
 """Numbers of rows that are tried, fewest first, when as few are first asked for."""
+WIDE = 64
+"""Rows that are tried for longer texts; more of them at a time are hardly faster."""
 FEW_QUERIES = 4
 """Of attention. Of fewer, its kernels are known to sum in another order."""
 SCALES = (1.0, 30.0)
@@ -45,33 +48,43 @@ _ORDERED: dict[Hashable, bool] = {}
 """Shapes of linear layers, likewise."""
 
 
-class FewestRows:
-    """The fewest rows that give a product the bits that it has in a block of `rows`."""
+class TriedRows:
+    """A product with the bits that it has in blocks of `rows`, over as many positions at a time as is fastest."""
 
-    def __init__(self, product: Product, rows: int, other_trial: Callable[[int], bool] = lambda few: True) -> None:
+    def __init__(self, product: Product, rows: int, other_trial: Callable[[int], bool] = lambda count: True) -> None:
         """`other_trial` of so many rows is made first."""
         self._product = product
         self._rows = rows
         self._other_trial = other_trial
         self._equal: dict[int, bool] = {}
 
-    def that_hold(self, count: int, like: torch.Tensor) -> int:
-        """The fewest that hold so many positions; `like` gives width and dtype of the states that are tried."""
-        fewer = FEWER if like.device.type == "cpu" else ()
-        return next((few for few in fewer if few >= count and self._is_equal(few, like)), self._rows)
+    def __call__(self, states: torch.Tensor) -> torch.Tensor:
+        """Over (…, positions, width) states."""
+        count = states.shape[-2]
+        if count < WIDE or not self._has_bits(WIDE, states):
+            return in_fixed_rows(self._product, states, self.that_hold(count, states))
+        whole = count // WIDE * WIDE
+        made = in_fixed_rows(self._product, states[..., :whole, :], WIDE)
+        return made if whole == count else torch.cat([made, self(states[..., whole:, :])], dim=-2)
 
-    def _is_equal(self, few: int, like: torch.Tensor) -> bool:
-        if few not in self._equal:
-            self._equal[few] = self._other_trial(few) and equal_rows(self._product, like, self._rows, few)
-        return self._equal[few]
+    def that_hold(self, count: int, like: torch.Tensor) -> int:
+        """The fewest rows for so many positions; `like` gives width and dtype of the states that are tried."""
+        return next((few for few in FEWER if few >= count and self._has_bits(few, like)), self._rows)
+
+    def _has_bits(self, count: int, like: torch.Tensor) -> bool:
+        if like.device.type != "cpu":
+            return False
+        if count not in self._equal:
+            self._equal[count] = self._other_trial(count) and equal_rows(self._product, like, self._rows, count)
+        return self._equal[count]
 
 
 class FixedLinear:
     """A linear layer over (positions, width) states, called with one of few numbers of positions, and so always one
     kernel.
 
-    Called with `rows` of them at a time, or with the fewest that hold all of them and give the same bits. The layer's
-    weight is let go of where the library keeps it in an order of its own.
+    It is called with `rows` of them at a time, or with another number that is faster and gives the same bits. The
+    layer's weight is let go of where the library keeps it in an order of its own.
     """
 
     def __init__(self, layer: torch.nn.Linear, rows: int) -> None:
@@ -81,17 +94,17 @@ class FixedLinear:
         like, biased = weight.detach().to("meta"), bias is not None
         if packs(weight.dtype, weight.device):
             layer.weight = torch.nn.Parameter(like, requires_grad=False)
-        self._fewest = FewestRows(
-            self._product, rows, lambda few: cancels_alike(like, rows, few, biased=biased, threads=threads())
+        self._tried = TriedRows(
+            self._product, rows, lambda count: cancels_alike(like, rows, count, biased=biased, threads=threads())
         )
 
     def __call__(self, states: torch.Tensor, filled: int = 0) -> torch.Tensor:
         """States (positions, width) to (positions, other width). Of a whole block, the last `filled` count for nothing:
         some numbers are given for them."""
-        rows = self._fewest.that_hold(len(states) - filled, states)
-        if filled:
-            return self._product(states[:rows]).repeat(self._rows // rows, 1)
-        return in_fixed_rows(self._product, states, rows)
+        if not filled:
+            return self._tried(states)
+        rows = self._tried.that_hold(len(states) - filled, states)
+        return self._product(states[:rows]).repeat(self._rows // rows, 1)
 
 
 def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
@@ -107,25 +120,25 @@ def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Te
     return torch.cat([product(part) for part in filled.split(rows, dim=-2)], dim=-2)[..., :count, :]
 
 
-def equal_rows(product: Product, like: torch.Tensor, rows: int, few: int) -> bool:
-    """Whether with so few of them every row of a block of random states has the bits that it has among `rows`.
+def equal_rows(product: Product, like: torch.Tensor, rows: int, count: int) -> bool:
+    """Whether random states have the same bits, so many at a time, as `rows` at a time.
 
     `like` gives width and dtype of the states that are tried.
     """
-    blocks = (_random((rows, like.shape[-1]), like, scale) for scale in SCALES)
-    return all(_equal(product, block, few) for block in blocks)
+    blocks = (_random((max(rows, count), like.shape[-1]), like, scale) for scale in SCALES)
+    return all(_equal(product, block, rows, count) for block in blocks)
 
 
-def cancels_alike(like: torch.Tensor, rows: int, few: int, *, biased: bool, threads: int) -> bool:
-    """Whether sums of so few rows have the order of a block of `rows`, in layers of this shape and dtype; tried once
+def cancels_alike(like: torch.Tensor, rows: int, count: int, *, biased: bool, threads: int) -> bool:
+    """Whether sums of so many rows have the order of a block of `rows`, in layers of this shape and dtype; tried once
     for each."""
-    known = (tuple(like.shape), like.dtype, biased, rows, few, threads)
+    known = (tuple(like.shape), like.dtype, biased, rows, count, threads)
     if known not in _ORDERED:
-        generator, height = torch.Generator().manual_seed(rows), len(like)
+        generator, height, most = torch.Generator().manual_seed(rows), len(like), max(rows, count)
         bias = torch.zeros(height, dtype=like.dtype) if biased else None
-        draws = min(MOST_DRAWS, -(-RESULTS // (rows * height)) + 1)
-        drawn = (cancelling(rows, like, generator) for _ in range(draws))
-        _ORDERED[known] = all(_equal(product_with(weights, bias), states, few) for states, weights in drawn)
+        draws = min(MOST_DRAWS, -(-RESULTS // (most * height)) + 1)
+        drawn = (cancelling(most, like, generator) for _ in range(draws))
+        _ORDERED[known] = all(_equal(product_with(weights, bias), states, rows, count) for states, weights in drawn)
     return _ORDERED[known]
 
 
@@ -148,15 +161,15 @@ def _apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generato
     return torch.ldexp(torch.randn(shape, generator=generator), powers).to(dtype)
 
 
-def _equal(product: Product, block: torch.Tensor, few: int) -> bool:
-    """Whether a block has the same bits in parts; once more with the rows turned by one: each stands
-    at two places."""
-    whole = product(block)
-    return all(_in_parts(product, block.roll(turn, 0), few).equal(whole.roll(turn, 0)) for turn in (0, 1))
+def _equal(product: Product, states: torch.Tensor, rows: int, count: int) -> bool:
+    """Whether states have the same bits in parts of either size; the second time they are turned by one row, so that
+    each stands at two places."""
+    whole = _in_parts(product, states, rows)
+    return all(_in_parts(product, states.roll(turn, 0), count).equal(whole.roll(turn, 0)) for turn in (0, 1))
 
 
-def _in_parts(product: Product, block: torch.Tensor, few: int) -> torch.Tensor:
-    return torch.cat([product(part) for part in block.split(few)])
+def _in_parts(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
+    return torch.cat([product(part) for part in states.split(rows)])
 
 
 def equal_queries(  # noqa: PLR0917 - what attention takes
