@@ -222,6 +222,22 @@ def test_weights_laid_out_beforehand_have_the_bits_of_a_block_with_few_rows(
     assert torch.equal(torch.cat([fixed(part) for part in states.repeat(3, 1).split(29)]), block.repeat(3, 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_bits_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> None:
+    """torch's own products in float32 do, of as many columns; nodes of one class have processors of any size."""
+    if not packs(dtype, torch.device("cpu")):
+        pytest.skip("this processor has no such kernels")
+    states, weights = cancelling(ROWS, torch.empty(512, 4_096, dtype=dtype), torch.Generator().manual_seed(7))
+    before, made = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            made.append(product_with(weights)(states))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, made[0]) for one in made)
+
+
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("shape", REAL_SHAPES, ids=str)
 def test_in_bfloat16_they_have_the_bits_of_torchs_own_product(shape: tuple[int, int], biased: bool) -> None:
