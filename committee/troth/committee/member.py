@@ -1,7 +1,4 @@
-"""One member: what it holds, which lists it signs, which it serves.
-
-What a member counts for Prometheus.
-"""
+"""One member: what it holds, which lists it signs, which it serves, and what it counts for Prometheus."""
 
 from __future__ import annotations
 
@@ -153,11 +150,14 @@ class Member:
         if not everything:
             return entries
         checks = {asyncio.create_task(self._is_acceptable(entry)): entry.name for entry in everything}
-        done, late = await asyncio.wait(
-            checks, timeout=min(LONGEST_CHECK, max(SHORTEST_CHECK, self.schedule.period / 5))
-        )
-        for check_of_one in late:
-            check_of_one.cancel()
+        try:
+            done, _ = await asyncio.wait(
+                checks, timeout=min(LONGEST_CHECK, max(SHORTEST_CHECK, self.schedule.period / 5))
+            )
+        finally:
+            # Also where who asked has left: thousands of probes would go on for nobody.
+            for check_of_one in checks:
+                check_of_one.cancel()
         return entries.only({checks[one] for one in done if one.result()})
 
     async def sign(self, proposal: Proposal) -> tuple[bytes, bytes]:

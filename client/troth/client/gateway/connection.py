@@ -137,9 +137,9 @@ class Connection(Generic[Kept]):
         task.add_done_callback(self._tasks.discard)
         try:
             fresh = await opened
-        except _FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - a gateway outlives what nobody foresaw, and says why it is not ready
             if type(error) is not type(self._failure):
-                _log.warning("no session at a scheduler: %s", error)
+                _log.warning("no session at a scheduler: %s", error, exc_info=not isinstance(error, _FAILURES))
             self._failure = error
             return False
         before, self._current = self._current, fresh

@@ -146,11 +146,15 @@ class RunningRelay:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            links = (*self.listener.links, *self.switch.pool.links())
-            sweep(self.switch, links, asyncio.get_running_loop().time())
-            if self.listed is not None:
-                self.listed.check()
-            self.reasons()
+            try:
+                links = (*self.listener.links, *self.switch.pool.links())
+                sweep(self.switch, links, asyncio.get_running_loop().time())
+                if self.listed is not None:
+                    self.listed.check()
+                self.reasons()
+            except Exception:
+                # Without it circuits would never end, and a list that has ended would go on naming relays.
+                log.exception("a look at the circuits failed")
 
     async def _drain(self) -> None:
         self.switch.draining = True
