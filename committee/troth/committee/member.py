@@ -38,6 +38,10 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import address_of
 from troth.protocol.types import Address
 
+log = logging.getLogger(__name__)
+SHORTEST_CHECK, LONGEST_CHECK = 2.0, 30.0
+"""Seconds: at most half of what the leader waits for an opinion."""
+
 
 class MemberMetrics:
     """One registry per member, so that several in one process do not collide."""
@@ -51,12 +55,6 @@ class MemberMetrics:
         self.led = Counter("troth_committee_led", "Slots led by this member.", ["outcome"], registry=self.registry)
         self.refused = Counter("troth_committee_refused", "Entries refused.", ["way"], registry=self.registry)
         self.taken = Counter("troth_committee_taken", "Descriptors taken.", ["kind"], registry=self.registry)
-
-
-log = logging.getLogger(__name__)
-
-SHORTEST_CHECK, LONGEST_CHECK = 2.0, 30.0
-"""Seconds: at most half of what the leader waits for an opinion."""
 
 
 @dataclass(frozen=True, slots=True)

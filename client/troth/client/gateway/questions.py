@@ -56,6 +56,7 @@ from troth.protocol.types import Hash32
 
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,6 @@ class TabShapes(ReplyShapes):
 
 
 __all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,11 @@ from troth.transport.identity import TlsIdentity, load_identity
 if TYPE_CHECKING:
     from troth.overlay.relay.listing import Listed
 
-
 LINK_IDLE_SECONDS = 60.0
 QUIET_SECONDS = 5.0
 """A draining relay ends circuits that have been quiet for so long and expect no answer."""
+log = logging.getLogger(__name__)
+SWEEP_SECONDS = 1.0
 
 
 def sweep(switch: Switch, links: tuple[Link, ...], now: float) -> None:
@@ -67,11 +68,6 @@ def overdue(circuit: RelayCircuit, limits: RelayLimits, now: float) -> EndReason
 def _quiet(circuit: RelayCircuit, now: float) -> bool:
     busy = circuit.extending is not None or (circuit.proxy is not None and circuit.proxy.busy)
     return not busy and now - circuit.last_used > QUIET_SECONDS
-
-
-log = logging.getLogger(__name__)
-
-SWEEP_SECONDS = 1.0
 
 
 class RunningRelay:
