@@ -120,6 +120,8 @@ class Watcher:
             served = await asyncio.to_thread(self.served_by, subject.history, scheduler)
             found = await asyncio.to_thread(logs.examine, subject, served)
             reports += [one for one in found if self._wants(one.number)]
+            # A deployment's logs grow for years: between two looks they are on disk alone.
+            self.release()
         if self.evidence is not None and self._wants(handed.NUMBER):
             reports.append(await asyncio.to_thread(handed.examine, self.evidence, state, block))
         if self.services is not None:

@@ -64,6 +64,8 @@ ALREADY_ORDERED = "already_ordered"
 SIGNATURE_BYTES = 65
 KEPT_LINE = 4096
 """Bytes of an offending line that are kept."""
+_VOUCHERS = {"voucher_refused", "invalid_voucher"}
+"""Codes of refusals that a newer word of the tab mends."""
 
 
 class Course:
@@ -489,10 +491,6 @@ class _Lie(Exception):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
-
-
-_VOUCHERS = {"voucher_refused", "invalid_voucher"}
-"""Codes of refusals that a newer word of the tab mends."""
 
 
 def _number(value: object) -> object:

@@ -34,6 +34,10 @@ from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.transport.logs import task_bound
 
+log = logging.getLogger(__name__)
+LEAVES_KEPT = 35 * 86_400.0
+"""Seconds for which paid leaves are kept, for the view of what was earned."""
+
 
 def passed_to(state: State, me: Address, block: int) -> tuple[tuple[Hash32, SummonsState], ...]:
     """Open summons that wait for this node, those with the nearest deadline first."""
@@ -67,12 +71,6 @@ def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
         trace = traces.find(begun.order, begun.segment, attempt)
         if trace is not None:
             traces.drop(trace)
-
-
-log = logging.getLogger(__name__)
-
-LEAVES_KEPT = 35 * 86_400.0
-"""Seconds for which paid leaves are kept, for the view of what was earned."""
 
 
 class NodeDuties:
