@@ -36,6 +36,8 @@ APART = 8
 """Powers of two by which factors that cancel lie apart at most, to either side: sums of few terms round, too."""
 RESULTS, MOST_DRAWS = 16_384, 16
 """Of a shape that cancel, at least, and in how many draws at most."""
+OUTPUTS = 512
+"""Of a matrix, that are drawn; the others repeat them. Of a wide model's matrices each draw would take a second."""
 FAR_APART = 20
 """The same of values that attention adds up, which are only weighed and not multiplied."""
 LOUD = 6
@@ -136,7 +138,7 @@ def cancels_alike(like: torch.Tensor, rows: int, count: int, *, biased: bool, th
     if known not in _ORDERED:
         generator, height, most = torch.Generator().manual_seed(rows), len(like), max(rows, count)
         bias = torch.zeros(height, dtype=like.dtype) if biased else None
-        draws = min(MOST_DRAWS, -(-RESULTS // (most * height)) + 1)
+        draws = min(MOST_DRAWS, -(-RESULTS // (most * min(height, OUTPUTS))) + 1)
         drawn = (cancelling(most, like, generator) for _ in range(draws))
         _ORDERED[known] = all(_equal(product_with(weights, bias), states, rows, count) for states, weights in drawn)
     return _ORDERED[known]
@@ -147,13 +149,13 @@ def cancelling(rows: int, like: torch.Tensor, generator: torch.Generator) -> tup
 
     Each product is there twice, with either sign, at two places that are drawn; of odd widths one weight is zero.
     """
-    height, width = like.shape
+    height, width = min(len(like), OUTPUTS), like.shape[1]
     places = torch.randperm(width, generator=generator)
     paired = [_apart((count, width // 2), like.dtype, generator, APART) for count in (rows, height)]
     states, weights = torch.ones(rows, width, dtype=like.dtype), torch.zeros(height, width, dtype=like.dtype)
     for half, sign in ((places[: width // 2], 1), (places[width // 2 : width // 2 * 2], -1)):
         states[:, half], weights[:, half] = sign * paired[0], paired[1]
-    return states, weights
+    return states, weights.repeat(-(-len(like) // height), 1)[: len(like)]
 
 
 def _apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, apart: int) -> torch.Tensor:
