@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IEvidence} from "../../market/interfaces/IEvidence.sol";
+import {ClaimState, PotKind, Tab, Voucher} from "../../market/interfaces/MarketTypes.sol";
+import {Messages} from "../../market/libraries/Messages.sol";
+import {AttackMoney} from "./support/AttackMoney.sol";
+
+/// @title A scheduler's debt that is claimed again and again
+contract AttacksDebtsTest is AttackMoney {
+    uint96 private constant SHORT = 0.5 ether;
+    uint96 private constant FINE = SHORT + SHORT / 10;
+
+    address private node = exactNode(0);
+    Tab private tab;
+    bytes32 private id;
+
+    function setUp() public override {
+        super.setUp();
+        openNodeTab(node);
+        tab = nodeTab(node);
+        id = Messages.tabId(tab);
+    }
+
+    /// @dev A claim of all that was ever authorised, which the tab's deposit covers but for `short`.
+    function claimAll(uint96 short) private {
+        Voucher memory voucher = voucherOf(tab, 0, DEPOSIT + short, 1);
+        ClaimState memory state = claim(tab, voucher, SCHEDULER_KEY, oneLeaf(1, DEPOSIT + short), node);
+        pass(parameters().claimDelay);
+        bank.settle(tab, state);
+    }
+
+    function convict() private {
+        vm.prank(node);
+        evidence.convictPayer(tab);
+    }
+
+    function refused(uint96 short) private {
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.AlreadyFined.selector, id, short));
+        convict();
+    }
+
+    /// @dev Each fine is burnt but for a tenth, which would be the payee's, until there is no stake.
+    function test_ADebtIsFinedOnceHoweverOftenItIsClaimed() public {
+        claimAll(SHORT);
+        convict();
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE - FINE);
+        uint256 earned = wealth(node);
+        for (uint256 again = 0; again < 3; ++again) {
+            claimAll(SHORT);
+            refused(SHORT);
+        }
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE - FINE);
+        assertEq(wealth(node), earned, "who claims again earns nothing");
+    }
+
+    function test_OfALargerDebtWhatIsNewIsFined() public {
+        claimAll(SHORT);
+        convict();
+        claimAll(SHORT + 0.1 ether);
+        convict();
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE - FINE - 0.11 ether);
+        claimAll(SHORT + 0.1 ether);
+        refused(SHORT + 0.1 ether);
+    }
+
+    /// @dev Once fined it is still owed: stake beyond the least pays it, and is not burnt.
+    function test_AFinedDebtIsPaidOnceThereIsStakeBeyondTheLeast() public {
+        claimAll(SHORT);
+        convict();
+        uint256 burnt = bank.balanceOf(PotKind.Burnt, 0);
+        registry.topUp{value: FINE + 0.2 ether}(scheduler, FINE + 0.2 ether);
+        claimAll(SHORT);
+        uint256 before = creditOf(node);
+        convict();
+        assertEq(creditOf(node), before + 0.2 ether, "all that is beyond the least, and no reward of it");
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE);
+        assertEq(bank.balanceOf(PotKind.Burnt, 0), burnt);
+        (uint96 short,) = bank.shortOf(id);
+        assertEq(short, SHORT - 0.2 ether);
+    }
+
+    /// @dev What stake could not bear is fined when there is stake again, and no more than that.
+    function test_AFineThatFoundTooLittleStakeIsTakenLater() public {
+        claimAll(2 * SCHEDULER_STAKE);
+        convict();
+        assertEq(stakeOf(scheduler), 0);
+        for (uint256 again = 0; again < 2; ++again) {
+            registry.topUp{value: SCHEDULER_STAKE}(scheduler, SCHEDULER_STAKE);
+            claimAll(2 * SCHEDULER_STAKE);
+            convict();
+        }
+        // Of 4.4 in all, 2 and 2 were there.
+        assertApproxEqAbs(stakeOf(scheduler), SCHEDULER_STAKE - 0.4 ether, 10);
+        claimAll(2 * SCHEDULER_STAKE);
+        refused(2 * SCHEDULER_STAKE);
+    }
+
+    /// @dev A debt that was paid meanwhile counts for no later one.
+    function test_ADebtThatWasPaidIsNoLongerFined() public {
+        claimAll(SHORT);
+        convict();
+        bank.topUp{value: SHORT}(id, SHORT);
+        claimAll(SHORT);
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.NothingShort.selector, id));
+        convict();
+        claimAll(SHORT + 0.1 ether);
+        convict();
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE - FINE - 0.11 ether);
+    }
+}
