@@ -108,4 +108,42 @@ contract AttacksDebtsTest is AttackMoney {
         convict();
         assertEq(stakeOf(scheduler), SCHEDULER_STAKE - FINE - 0.11 ether);
     }
+
+    // ---- gas by old words
+
+    /// @dev What the tab does not know of is authorised, too: the gas of a claim by an old voucher comes out of what
+    ///      covers the newest. The next claim, which shows it, is seen for a whole delay before it is settled.
+    function claimByAnOldVoucher() private returns (ClaimState memory next) {
+        Voucher memory old = voucherOf(tab, 0, 4 ether, 1);
+        ClaimState memory first = claim(tab, old, SCHEDULER_KEY, oneLeaf(1, 4 ether), node);
+        pass(parameters().claimDelay);
+        bank.settle(tab, first);
+        Voucher memory newest = voucherOf(tab, 4 ether, DEPOSIT, 2);
+        newest.acknowledgedThrough = 1;
+        next = claim(tab, newest, SCHEDULER_KEY, oneLeaf(2, 6 ether), node);
+    }
+
+    function test_AClaimByAnOldVoucherLeavesADelayToCoverWhatItsGasTook() public {
+        ClaimState memory next = claimByAnOldVoucher();
+        uint96 missing = 6 ether - bank.tabOf(id).balance;
+        assertEq(missing, 100_000 gwei);
+        assertEq(next.settlesAt - vm.getBlockNumber(), parameters().claimDelay);
+        vm.roll(next.settlesAt);
+        bank.topUp{value: missing}(id, missing);
+        bank.settle(tab, next);
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.NothingShort.selector, id));
+        convict();
+    }
+
+    function test_AGapThatAnOldVouchersGasLeftCostsItsSchedulerLittleMoreThanThatGas() public {
+        ClaimState memory next = claimByAnOldVoucher();
+        vm.roll(next.settlesAt);
+        bank.settle(tab, next);
+        (uint96 short,) = bank.shortOf(id);
+        assertEq(short, 100_000 gwei);
+        convict();
+        assertEq(stakeOf(scheduler), SCHEDULER_STAKE - short - short / 10);
+        // Two claims and a conviction were paid back no more gas than they took.
+        assertLe(creditOf(node), DEPOSIT + short / 10);
+    }
 }
