@@ -2,9 +2,18 @@
 pragma solidity ^0.8.30;
 
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
-import {ClaimState, PotKind, Tab, Voucher} from "../../market/interfaces/MarketTypes.sol";
+import {
+    ClaimState,
+    LeafKind,
+    Opinion,
+    Parameters,
+    PotKind,
+    Tab,
+    Voucher
+} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {AttackMoney} from "./support/AttackMoney.sol";
+import {SumTrees} from "./support/SumTrees.sol";
 
 /// @title A scheduler's debt that is claimed again and again
 contract AttacksDebtsTest is AttackMoney {
@@ -145,5 +154,63 @@ contract AttacksDebtsTest is AttackMoney {
         assertEq(stakeOf(scheduler), SCHEDULER_STAKE - short - short / 10);
         // Two claims and a conviction were paid back no more gas than they took.
         assertLe(creditOf(node), DEPOSIT + short / 10);
+    }
+}
+
+/// @title Answers that are served while a claim on their tab runs: only the next claim can show them
+contract AttacksWaitingTest is AttackMoney {
+    uint96 private constant WORTH = 6e11;
+
+    /// @dev As on a network of real money, stake stays longer than two claims last.
+    function parameters() internal view override returns (Parameters memory chosen) {
+        chosen = super.parameters();
+        chosen.unbonding = 2 * chosen.claimDelay + 400;
+    }
+
+    /// @dev The client acknowledges nothing, orders while the first claim runs, and objects to the second as late as it
+    ///      can. It had all these answers for nothing: the court heard draws no longer than for one claim.
+    function test_WhatIsServedWhileAClaimRunsIsShownAtTheEndOfTheNextOne() public {
+        openClientTab();
+        Tab memory tab = clientTab();
+        Served[2] memory made;
+        made[0] = serve(1);
+        // Long due: three lags.
+        pass(150);
+        ClaimState memory first = claim(tab, voucherOf(tab, 0, FEE_CAP, 1), TAB_KEY, oneLeaf(1, WORTH), scheduler);
+        pass(1);
+        made[1] = serve(2);
+        vm.roll(first.settlesAt);
+        bank.settle(tab, first);
+        uint96[] memory amounts = new uint96[](2);
+        (amounts[0], amounts[1]) = (WORTH, WORTH);
+        Voucher memory voucher = voucherOf(tab, 0, 2 * FEE_CAP, 2);
+        ClaimState memory next = claim(tab, voucher, TAB_KEY, SumTrees.claim(1, amounts), scheduler);
+        vm.roll(next.settlesAt - parameters().answerWindow - 1);
+        for (uint64 number = 1; number <= 2; ++number) {
+            vm.prank(client);
+            bank.object(tab, next, number);
+        }
+        pass(parameters().answerWindow);
+        for (uint64 number = 1; number <= 2; ++number) {
+            (bytes32[] memory siblings, uint96[] memory sums) = SumTrees.path(1, amounts, number - 1);
+            Served memory shown_ = made[number - 1];
+            (shown_.draw, shown_.drawSignature) = signDraw(shown_.order.order, shown_.resultsHash);
+            bank.answer(
+                tab,
+                next,
+                number,
+                LeafKind.Order,
+                WORTH,
+                siblings,
+                sums,
+                abi.encode(shown_.order, shown_.results, shown_.signatures, shown_.draw, shown_.drawSignature)
+            );
+        }
+        pass(1);
+        bank.settle(tab, next);
+        assertEq(bank.tabOf(Messages.tabId(tab)).redeemed, 2 * WORTH);
+        // And what is worth something, the court hears.
+        Trial memory trial = open(made[1], Opinion.None, client);
+        assertEq(trial.state.node, made[1].nodes[0]);
     }
 }
