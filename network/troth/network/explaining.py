@@ -54,14 +54,16 @@ def explain(parameters: Parameters, block_seconds: float, paid: Asset) -> tuple[
         lasts = duration(blocks * block_seconds) if blocks else "none"
         return Explained(name, f"{lasts} ({blocks:,} blocks)", WINDOWS[name])
 
-    ceiling = parameters.gas_price / PER
+    price, coin = parameters.gas_price / PER, parameters.asset == NO_ADDRESS
     money = (
         Explained("asset", _asset(parameters, paid), "what stakes, tabs, prices and penalties are in"),
         Explained("scheduler_stake", paid.show(parameters.scheduler_stake), "what a scheduler stands to lose"),
         Explained(
             "gas_price",
-            f"{ceiling / 10**9:g} gwei" if parameters.asset == NO_ADDRESS else f"{ceiling:g} units a gas",
-            "the most that courts and summonses pay back for gas; above it, who acts pays the rest",
+            f"{price / 10**9:g} gwei" if coin else f"{price:g} units a gas",
+            "the most that courts and summonses pay back for gas; above it, who acts pays the rest"
+            if coin
+            else "what courts and summonses pay back for gas, whatever gas costs",
         ),
     )
     plugged = (
