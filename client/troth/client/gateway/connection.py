@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from troth.chain.errors import ChainError
+from troth.chain.waiting import slowness
 from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
 from troth.transport.errors import CircuitFailed, OverlayError
@@ -94,7 +95,7 @@ class Connection(Generic[Kept]):
     def reasons(self) -> list[str]:
         """Why no request can be served now; empty if it can."""
         if not self._ready.is_set():
-            return [f"no session at a scheduler: {self._failure or 'connecting'}"]
+            return [f"no session at a scheduler: {self._failure or slowness() or 'connecting'}"]
         assert self._current is not None
         trouble = self._current.session.follower.trouble
         return [trouble] if trouble else []
@@ -166,7 +167,9 @@ class Connection(Generic[Kept]):
     def _not_ready(self) -> NotReady:
         cause = self._failure
         if cause is None:
-            return NotReady("The gateway is still connecting", "", "Try again in a few seconds.", "scheduler")
+            slow = slowness()
+            hop = "chain" if slow else "scheduler"
+            return NotReady("The gateway is still connecting", slow, "Try again in a few seconds.", hop)
         elsewhere = "chain" if isinstance(cause, ChainError) else "scheduler"
         hop = cause.hop if isinstance(cause, CircuitFailed | OverlayFailed) else elsewhere
         what, remedy = getattr(cause, "what", "The connection failed"), getattr(cause, "remedy", "")
