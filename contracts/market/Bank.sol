@@ -30,6 +30,9 @@ contract Bank is Tabs {
 
     uint256 private constant GAS_UNIT = 1e9;
 
+    /// @dev What a claim is paid back for gas in a token: at most one in this many of what it brought.
+    uint256 private constant TOKEN_SHARE = 10;
+
     /// @dev Open objections of a claim: as many as an honest payee can answer within the window, whatever it costs the
     /// payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
@@ -145,7 +148,7 @@ contract Bank is Tabs {
         // is owed: its promises stay covered.
         uint256 promised = Math.saturatingSub(state.voucher.authorised, word.second());
         uint256 free = Math.saturatingSub(word.balance(), promised);
-        uint96 back = uint96(Math.min(Math.min(_gasFee(CLAIM_GAS), paid), free));
+        uint96 back = uint96(Math.min(Math.min(_gasFee(CLAIM_GAS), _mostBack(paid)), free));
         if (back != 0) _announce(claimId, Movement(PotKind.Tab, id, PotKind.Credit, _id(state.claimer), back));
         emit ClaimSettled(id, claimId, state.owed, paid, short);
     }
@@ -295,6 +298,12 @@ contract Bank is Tabs {
 
     function _objectionId(bytes32 claimId, uint64 sequence) private pure returns (bytes32) {
         return _hash(OBJECTION, claimId, bytes32(uint256(sequence)));
+    }
+
+    /// @dev Of what a claim brought, the most that comes on top of it. Nobody knows here what gas costs in a token: where it
+    /// costs less than the deployment's price says, a payee would double its pay by many small claims.
+    function _mostBack(uint256 paid) private view returns (uint256) {
+        return ASSET == address(0) ? paid : paid / TOKEN_SHARE;
     }
 
     /// @dev What so much gas is paid back with: the deployment's price, for the coin at most the block's.

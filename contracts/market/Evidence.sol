@@ -64,6 +64,8 @@ contract Evidence is IEvidence {
     bytes32 private immutable DOMAIN;
 
     mapping(bytes32 subject => bool) private _proven;
+    /// @dev What a tab owed, in all, up to which that it did not cover it was fined.
+    mapping(bytes32 tab => uint96) private _fined;
 
     constructor() {
         Parameters memory parameters = IDeployment(msg.sender).parameters();
@@ -365,14 +367,28 @@ contract Evidence is IEvidence {
         (uint256 free, uint256 stake) = _available(tab.key, type(uint96).max);
         uint256 paid = stake > SCHEDULER_STAKE ? stake - SCHEDULER_STAKE : 0;
         if (paid > short) paid = short;
-        uint256 fine = uint256(short) - paid + short / SHORT_SHARE;
-        if (fine > stake - paid) fine = stake - paid;
+        uint256 fine = _fineOf(tabId, short, paid, stake - paid);
+        if (paid + fine == 0) revert AlreadyFined(tabId, short);
         uint256 reward = _gasCost(CONVICT_GAS) + fine / Fines.REWARD_SHARE;
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(tab.payee, paid);
         payees[1] = Fines.Payee(msg.sender, reward);
         _end(subject, Fault.PromiseBroken, tab.key, free, paid + fine, payees, settledAt);
         if (paid != 0) BANK.forgive(tabId, uint96(paid));
+    }
+
+    /// @dev What stays unpaid and a tenth of the shortfall, as far as `most` reaches. A debt is fined once: its payee may
+    ///      claim it again and again, of which it would have a tenth of each fine until there is no stake.
+    function _fineOf(bytes32 tabId, uint256 short, uint256 paid, uint256 most) private returns (uint256 fine) {
+        uint256 owed = BANK.tabOf(tabId).redeemed + short;
+        uint256 fresh = owed - _fined[tabId];
+        if (fresh > short) fresh = short;
+        uint256 due = short - paid;
+        if (due > fresh) due = fresh;
+        due += fresh / SHORT_SHARE;
+        fine = due > most ? most : due;
+        // What could not be taken is fined when there is stake again.
+        if (fine != 0) _fined[tabId] = uint96(owed - fresh + fresh * fine / due);
     }
 
     /// @inheritdoc IEvidence

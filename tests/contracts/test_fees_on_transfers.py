@@ -121,8 +121,9 @@ async def test_with_a_fee_on_transfers_no_dispute_is_opened(stage: DisputeStage)
     accusation = stage.accusation(head, ROWS - 1, ROWS)
     token = token_of(stage)
     await token.provide(stage.accuser, stage.chain.contract)
-    await token.turn(Vice.TAKES_FEE)
-    await refused(stage, calls.open_dispute(accusation, 0), stage.accuser, "BondMismatch")
+    for vice in (Vice.TAKES_FEE, Vice.TAKES_UNIT):
+        await token.turn(vice)
+        await refused(stage, calls.open_dispute(accusation, 0), stage.accuser, "BondMismatch")
     assert token.balance(stage.chain.contract) == 0
 
 

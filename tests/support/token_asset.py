@@ -26,6 +26,7 @@ class Vice(IntEnum):
     NONE = 0
     TAKES_FEE = 3
     TAKES_FROM_SENDER = 5
+    TAKES_UNIT = 9
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ UNREACHABLE = SchedulerUnreachable("Nobody answers", "x", "Wait.")
         (UNREACHABLE, "scheduler"),
         (ChainUnavailable("The node is away", "x", "Wait."), "chain"),
         (OverlayFailed("Lost", "x", "Wait.", hop="guard", delivered="no"), "guard"),
+        (KeyError("what nobody foresaw"), "scheduler"),
     ],
 )
 async def test_without_a_session_the_reason_is_told_and_tried_again(failure: Exception, hop: str) -> None:

@@ -12,7 +12,7 @@ from troth.protocol.market import court, messages
 from troth.protocol.market.life import may_withhold
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.proceedings import CaseState
-from troth.protocol.market.shipped import MAIN
+from troth.protocol.market.shipped import DEMO, MAIN
 from troth.protocol.market.signed import Opinion
 from troth.protocol.typed_data import recover
 
@@ -45,10 +45,16 @@ def test_both_parities_are_compact() -> None:
             messages.word_of(Signed(said.message, signature))
 
 
-def test_the_court_hears_draws_as_long_as_a_claims_last_answer() -> None:
+def test_the_court_hears_draws_as_long_as_the_last_answer_of_a_claim_that_waited_for_another() -> None:
     chosen = MAIN
     opening = chosen.lag + 15 * chosen.summons_window
-    assert court.answer_age(chosen) == chosen.reference_age + opening + chosen.claim_delay + chosen.answer_window
+    assert court.answer_age(chosen) == chosen.reference_age + opening + 2 * chosen.claim_delay + chosen.answer_window
+
+
+def test_the_court_hears_no_draw_of_a_block_in_which_stake_may_have_left() -> None:
+    assert court.answer_age(DEMO) == DEMO.unbonding - 4 - 1
+    longer = replace(DEMO, unbonding=10 * DEMO.unbonding)
+    assert court.answer_age(longer) > DEMO.unbonding
 
 
 def test_only_a_case_that_suspends_permits_to_withhold_and_only_its_nodes_leaves() -> None:

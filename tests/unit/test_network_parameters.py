@@ -28,11 +28,37 @@ def test_shipped_sets_have_names() -> None:
     assert read_parameters("main", "", BLOCK_SECONDS) == MAIN
     assert read_parameters("demo", "", 2.0) == DEMO
     assert read_parameters("main", "", 2.0) == stretched(MAIN, 2.0)
-    assert read_parameters("main", TOKEN, BLOCK_SECONDS).asset == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("", "scheduler_stake, gas_price"),
+        ("gas_price = 5\n", "scheduler_stake"),
+        ("scheduler_stake = 5\n", "gas_price"),
+    ],
+)
+def test_money_of_a_token_is_named(file: Path, text: str, missing: str) -> None:
+    """The shipped sets' money is in wei: five ether would be five million million of a coin with six decimals."""
+    file.write_text(text)
+    with pytest.raises(CreationRefused, match=f"worth: {missing}. Name both"):
+        read_parameters(str(file), TOKEN, BLOCK_SECONDS)
+    file.write_text(f'{text}asset = "{TOKEN}"\n')
+    with pytest.raises(CreationRefused, match=f"worth: {missing}. Name both"):
+        read_parameters(str(file), "", BLOCK_SECONDS)
+
+
+def test_a_shipped_set_has_no_money_of_a_token(file: Path) -> None:
+    for name in ("main", "demo"):
+        with pytest.raises(CreationRefused, match="scheduler_stake, gas_price"):
+            read_parameters(name, TOKEN, BLOCK_SECONDS)
+    file.write_text("scheduler_stake = 5\ngas_price = 6\n")
+    chosen = read_parameters(str(file), TOKEN, BLOCK_SECONDS)
+    assert (chosen.asset, chosen.scheduler_stake, chosen.gas_price) == (TOKEN, 5, 6)
 
 
 def test_a_file_changes_single_fields(file: Path) -> None:
-    file.write_text(f'scheduler_stake = {10**20}\nunbonding = 7\nasset = "{TOKEN.lower()}"\n')
+    file.write_text(f'scheduler_stake = {10**20}\ngas_price = 8\nunbonding = 7\nasset = "{TOKEN.lower()}"\n')
     chosen = read_parameters(str(file), "", 2.0)
     assert (chosen.scheduler_stake, chosen.unbonding, chosen.asset) == (10**20, 7, TOKEN)
     # A window that the file leaves out lasts as long as ever; one that it names has as many blocks as it says.

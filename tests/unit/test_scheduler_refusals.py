@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from support.market_logs import META, address
-from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, TabScene, view_of
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, TabScene, history_of, view_of
 
 from troth.protocol import masks, vrf
 from troth.protocol.errors import InvalidGrammar
 from troth.protocol.grammar import ANY_OBJECT, Grammar
-from troth.protocol.market import canonical, messages
+from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import (
     Acknowledgement,
@@ -163,6 +163,25 @@ async def test_money_that_is_short_is_named(tmp_path: Path) -> None:
     status, error = await scene.refused(asked)
     assert (status, error["code"], error["shortfall"]) == (402, "payment_required", "7")
     await scene.stop()
+
+
+async def test_what_claims_were_paid_is_acknowledged_before_anything_is_ordered(scene: TabScene) -> None:
+    """A payer that never did would have all its later answers for nothing: a claim shows the old ones again, and their
+    draws are too old then.
+    """
+    done = await scene.send(scene.asked())
+    fee = history_of(scene, done).answered.fee
+    scene.ledger.fold(on.TabRedeemed(done.order.tab, fee, META))
+    status, error = await scene.refused(scene.asked())
+    assert (status, error["code"]) == (409, "voucher_refused")
+    assert f"{fee} in all, and the voucher acknowledges 0" in error["message"]
+    scene.payer = tabs.acknowledge(scene.payer, done.order.sequence, fee)
+    assert (await scene.send(scene.asked())).of("draw")
+
+
+async def test_what_a_struck_claim_cost_its_payer_is_no_payment(scene: TabScene) -> None:
+    scene.ledger.fold(on.TabForgiven(messages.tab_id(CLIENT_TAB), 5, 5, META))
+    assert (await scene.send(scene.asked())).of("draw")
 
 
 async def test_a_closing_tab_takes_no_order_and_those_that_run_end(scene: TabScene) -> None:

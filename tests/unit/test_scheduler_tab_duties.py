@@ -24,7 +24,8 @@ from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Fault
 from troth.protocol.market.signed import Opinion
-from troth.protocol.market.types import Claim, ClaimState
+from troth.protocol.market.state import account_id
+from troth.protocol.market.types import Claim, ClaimState, PotKind
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import TRACES_LIMIT
 from troth.scheduler.duties import acknowledge_nodes
@@ -186,6 +187,32 @@ async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> 
     await opener.keep([other])
     assert len(scene.ledger.sent) == 1
     await scene.stop()
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+async def test_what_gas_took_of_what_covers_promises_is_put_back(scene: TabScene, leaving: bool) -> None:
+    """A claim by an old voucher is paid its gas out of what only the newest voucher authorises. Whoever left the
+    groups is drawn no more, and a scheduler that leaves takes no orders: both promises stand."""
+    history = history_of(scene, await scene.send(scene.asked()))
+    node, context = history.admitted.nodes[0], scene.context
+    held = context.node_tabs.held(node)
+    tab = held.book.tab
+    left = held.book.authorised - 2
+    spared = scene.ledger.state.tab_state(tab).balance - left
+    pots = (PotKind.TAB, tab, PotKind.CREDIT, account_id(node))
+    scene.ledger.fold(on.Moved(tab, *pots, spared, left, spared, META))
+    scene.ledger.fold(*([on.Deregistered(context.operator.address, 10**6, META)] if leaving else []))
+    opener = TabOpener(
+        context.database, context.node_tabs, scene.ledger, context.operator, deposits=Deposits(1_000, 10)
+    )
+    scene.ledger.react = lambda _: [on.TabToppedUp(tab, 2, left + 2, META)]
+    sent = len(scene.ledger.sent)
+    await opener.keep([])
+    (call,) = scene.ledger.sent[sent:]
+    read = read_call(Part.BANK, call.call.data)
+    assert (read.entry.name, read.value("tab"), read.value("amount")) == ("topUp", tab, 2)
+    await opener.keep([])
+    assert len(scene.ledger.sent) == sent + 1
 
 
 async def test_tabs_with_many_nodes_are_opened_side_by_side_and_a_failure_keeps_nobody_waiting(tmp_path: Path) -> None:

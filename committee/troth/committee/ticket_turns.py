@@ -69,6 +69,9 @@ class TicketTurns:
                 await self.turn()
             except (ChainError, CommitteeError, ProtocolError) as error:
                 log.warning("keys of tickets wait: %s", error)
+            except Exception:
+                # As every turn of a member: nothing may end it, or it deals no keys any more.
+                log.exception("keys of tickets wait")
             await asyncio.sleep(self.poll)
 
     async def turn(self) -> None:

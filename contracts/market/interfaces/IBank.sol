@@ -178,7 +178,8 @@ interface IBank {
     error ClaimNotDue(uint40 settlesAt, uint256 blockNumber);
 
     /// @notice Payee or its owner: claims leaves that were authorised but not acknowledged; one claim per tab at a
-    ///         time. At the settlement the tab pays the claimer's gas, at most as much as the claim itself brought.
+    ///         time. At the settlement the tab pays the claimer's gas, at most as much as the claim itself brought;
+    ///         of a token, a tenth of that.
     function claim(Tab calldata tab, Voucher calldata voucher, bytes calldata signature, Claim calldata claim_)
         external;
 

@@ -39,6 +39,8 @@ interface IEvidence {
     error BetaIsRight(bytes32 beta);
     error HeadsMeet(bytes32 results);
     error NothingShort(bytes32 tab);
+    /// @notice All of a shortfall was fined before, and no stake beyond the least is there to pay it.
+    error AlreadyFined(bytes32 tab, uint96 short);
 
     /// @notice Two results of a node for one segment of an order.
     function convictResults(
@@ -118,7 +120,8 @@ interface IEvidence {
     ) external;
     /// @notice A settled claim on a tab of which a scheduler's operator is the key was not covered. What the scheduler
     ///         holds beyond the least stake pays the payee; what stays unpaid, and a tenth of the shortfall, is burnt
-    ///         from the rest, so that a debt to a friend is no way out for stake that others' losses stand on.
+    ///         from the rest, so that a debt to a friend is no way out for stake that others' losses stand on. A debt
+    ///         is fined once, however often it is claimed; it is paid as soon as there is stake to pay it from.
     function convictPayer(Tab calldata tab) external;
     /// @notice By a prover (IProofs), against any majority: what it takes of gas is paid back, too.
     function convictByProof(bytes calldata evidence) external;

@@ -19,7 +19,8 @@ pragma solidity ^0.8.30;
 /// @param referenceAge blocks that an order's reference block may lie back
 /// @param suspensionPause blocks in which a node is suspended by at most one case (a day on Ethereum)
 /// @param schedulerStake least stake of a scheduler
-/// @param gasPrice ceiling at which gas is paid back: asset units per 10^9 gas
+/// @param gasPrice asset units per 10^9 gas: for the coin the most at which gas is paid back, for a token what is paid
+///        back whatever gas costs, since nobody knows that here
 /// @param weights weight of each node's seats in draws (reputation), or zero: all count fully
 /// @param prover contract that convicts by proof in place of the deployment's own (IProofs), or zero
 struct Parameters {

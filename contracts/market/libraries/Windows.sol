@@ -27,9 +27,13 @@ library Windows {
     }
 
     /// @notice Blocks from an order's reference block to the last draw over its results that the court hears: also that
-    ///         of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    ///         of a leaf which is shown for the first time at the end of a claim that waited for another claim on its tab
+    ///         to end; but no later than stake is there.
     function answerAge(Parameters memory chosen) internal pure returns (uint256) {
-        return uint256(chosen.referenceAge) + opening(chosen) + chosen.claimDelay + chosen.answerWindow;
+        uint256 latest =
+            uint256(chosen.referenceAge) + opening(chosen) + 2 * uint256(chosen.claimDelay) + chosen.answerWindow;
+        uint256 bonded = uint256(chosen.unbonding) - INCLUSION - 1;
+        return latest < bonded ? latest : bonded;
     }
 
     /// @notice Blocks from an answer to the end of the longest case over it.

@@ -247,8 +247,8 @@ contract AttacksMoneyTest is AttackMoney {
     function test_AnOrderThatTheCourtHearsNoMoreIsOwedByNobody() public {
         Served memory made = serve(1);
         Parameters memory chosen = parameters();
-        uint256 age = chosen.referenceAge + chosen.lag + 15 * chosen.summonsWindow + chosen.claimDelay
-            + chosen.answerWindow;
+        // Here stake may leave before two claims could have ended.
+        uint256 age = chosen.unbonding - 5;
         vm.roll(made.order.order.referenceBlock + age + 1);
         bytes memory leaf = freshLeaf(made);
         ILeaves leaves = ILeaves(factory.addressesOf(chosen).leaves);

@@ -98,6 +98,15 @@ contract BankGoodTokenTest is BankTokenTest {
         life();
     }
 
+    /// @dev Gas at the deployment's price is more than such a claim brings: it would have doubled it.
+    function test_ASmallClaimBringsATenthMoreAndNotTwiceItsSum() public {
+        open(DEPOSIT);
+        ClaimState memory state = file(claimOf(6, four(0.0003 ether, 0.0001 ether, 0, 0)), voucherOf(0, 1 ether, 5));
+        pass(CLAIM_DELAY);
+        bank.settle(tab, state);
+        assertEq(creditOf(payee), 0.0004 ether + 0.00004 ether);
+    }
+
     function test_RefusesCoins() public {
         refusesCoins();
     }

@@ -182,21 +182,45 @@ contract CourtOutcomesTest is CourtTest {
         assertEq(count, 1);
     }
 
-    function test_theWindowOfAPoolEnds() public {
-        test_aDoubtBeyondTheCutsFillsThePool();
-        pass(5001);
-        (, uint40 since) = court.pooledOf(ownerOf(100), tolerant);
+    /// @dev The client doubts an order whose result is between the cuts.
+    function doubted(uint64 sequence) private {
         Play memory play = newPlay(tolerant, FALSE);
-        play.order.order.sequence = 2;
+        play.order.order.sequence = sequence;
         setOrder(play, play.order.order);
         play.results[0].order = play.digest;
         signResults(play);
         signDraw(play, uint64(vm.getBlockNumber()));
         open(play, client);
         conclude(play, FALSE, scored(5, SECOND_CUT + 1, 0));
-        (uint16 count, uint40 later) = court.pooledOf(ownerOf(100), tolerant);
+    }
+
+    /// @dev A second case that is decided so many blocks after the first.
+    /// @return since block from which was counted before
+    /// @return count after the second
+    /// @return later block from which is counted then
+    function poolAfter(uint256 blocks) private returns (uint40 since, uint16 count, uint40 later) {
+        uint256 opened = vm.getBlockNumber();
+        doubted(1);
+        (count, since) = court.pooledOf(ownerOf(100), tolerant);
         assertEq(count, 1);
-        assertGt(later, since);
+        assertEq(since, vm.getBlockNumber());
+        pass(blocks - (since - opened));
+        doubted(2);
+        assertEq(vm.getBlockNumber(), since + blocks);
+        (count, later) = court.pooledOf(ownerOf(100), tolerant);
+    }
+
+    function test_APoolCountsInItsWindowsLastBlock() public {
+        (uint40 since, uint16 count, uint40 later) = poolAfter(rules(false, 5).poolWindow);
+        assertEq(count, 2);
+        assertEq(later, since);
+    }
+
+    function test_APoolBeginsAnewAfterItsWindowsLastBlock() public {
+        uint256 blocks = uint256(rules(false, 5).poolWindow) + 1;
+        (uint40 since, uint16 count, uint40 later) = poolAfter(blocks);
+        assertEq(count, 1);
+        assertEq(later, since + blocks);
     }
 
     function test_aPromptThatIsMissingLosesTheCaseAndLeavesTheLeafOpen() public {

@@ -8,16 +8,6 @@ from troth.protocol.amounts import Asset
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import NO_ADDRESS, Parameters
 
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One parameter: its name, its value for a person, and what follows from it."""
-
-    name: str
-    value: str
-    meaning: str
-
-
 WINDOWS = {
     "lag": "D: an answer that was not drawn is paid this long after it, so that a burst of lies is found unpaid",
     "summons_window": "how long a party that was summoned on chain has to show what it owes; silence convicts it",
@@ -33,6 +23,15 @@ WINDOWS = {
     "reference_age": "how old the block may be that an order's draw refers to",
     "suspension_pause": "a node that was suspended by a case cannot be suspended again for this long",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One parameter: its name, its value for a person, and what follows from it."""
+
+    name: str
+    value: str
+    meaning: str
 
 
 def duration(seconds: float) -> str:
@@ -55,14 +54,16 @@ def explain(parameters: Parameters, block_seconds: float, paid: Asset) -> tuple[
         lasts = duration(blocks * block_seconds) if blocks else "none"
         return Explained(name, f"{lasts} ({blocks:,} blocks)", WINDOWS[name])
 
-    ceiling = parameters.gas_price / PER
+    price, coin = parameters.gas_price / PER, parameters.asset == NO_ADDRESS
     money = (
         Explained("asset", _asset(parameters, paid), "what stakes, tabs, prices and penalties are in"),
         Explained("scheduler_stake", paid.show(parameters.scheduler_stake), "what a scheduler stands to lose"),
         Explained(
             "gas_price",
-            f"{ceiling / 10**9:g} gwei" if parameters.asset == NO_ADDRESS else f"{ceiling:g} units a gas",
-            "the most that courts and summonses pay back for gas; above it, who acts pays the rest",
+            f"{price / 10**9:g} gwei" if coin else f"{price:g} units a gas",
+            "the most that courts and summonses pay back for gas; above it, who acts pays the rest"
+            if coin
+            else "what courts and summonses pay back for gas, whatever gas costs",
         ),
     )
     plugged = (

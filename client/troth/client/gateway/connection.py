@@ -15,6 +15,13 @@ from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
 from troth.transport.errors import CircuitFailed, OverlayError
 
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 30.0
+PATIENCE_SECONDS = 5.0
+"""How long a request waits for a session that is being made."""
+_log = logging.getLogger(__name__)
+_FAILURES = (ClientError, ChainError, OverlayError, OSError)
+
 
 class Following(Protocol):
     """A session with its view of the chain."""
@@ -25,13 +32,6 @@ class Following(Protocol):
 
 
 Kept = TypeVar("Kept", bound=Following)
-FIRST_BACKOFF = 0.5
-LONGEST_BACKOFF = 30.0
-PATIENCE_SECONDS = 5.0
-"""How long a request waits for a session that is being made."""
-
-_log = logging.getLogger(__name__)
-_FAILURES = (ClientError, ChainError, OverlayError, OSError)
 
 
 class SharedSession(Generic[Kept]):
@@ -138,9 +138,9 @@ class Connection(Generic[Kept]):
         task.add_done_callback(self._tasks.discard)
         try:
             fresh = await opened
-        except _FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - a gateway outlives what nobody foresaw, and says why it is not ready
             if type(error) is not type(self._failure):
-                _log.warning("no session at a scheduler: %s", error)
+                _log.warning("no session at a scheduler: %s", error, exc_info=not isinstance(error, _FAILURES))
             self._failure = error
             return False
         before, self._current = self._current, fresh

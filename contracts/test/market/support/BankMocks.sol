@@ -139,7 +139,8 @@ contract BadToken is ERC20 {
         TakesFromSender,
         GivesMore,
         Reenters,
-        FailsAfterTaking
+        FailsAfterTaking,
+        TakesUnit
     }
 
     Vice public vice;
@@ -180,6 +181,7 @@ contract BadToken is ERC20 {
         }
         super._update(from, to, amount);
         if (vice == Vice.TakesFee) super._update(to, address(0xfee), amount / 100);
+        if (vice == Vice.TakesUnit) super._update(to, address(0xfee), 1);
         if (vice == Vice.TakesAll) super._update(to, address(0xfee), amount);
         if (vice == Vice.TakesFromSender) super._update(from, address(0xfee), amount / 100);
         if (vice == Vice.GivesMore) _mint(to, type(uint96).max);

@@ -39,6 +39,7 @@ abstract contract CourtTest is Test {
     uint32 internal constant COMMIT_WINDOW = 100;
     uint32 internal constant REVEAL_WINDOW = 50;
     uint32 internal constant REFERENCE_AGE = 50;
+    uint32 internal constant UNBONDING = 10_000;
     /// @dev Ten gwei.
     uint96 internal constant GAS_PRICE = 1e19;
 
@@ -171,6 +172,7 @@ abstract contract CourtTest is Test {
         chosen.commitWindow = COMMIT_WINDOW;
         chosen.revealWindow = REVEAL_WINDOW;
         chosen.referenceAge = REFERENCE_AGE;
+        chosen.unbonding = UNBONDING;
         chosen.gasPrice = GAS_PRICE;
     }
 

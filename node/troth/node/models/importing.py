@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from troth.node.errors import ModelError
+from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
@@ -33,7 +34,6 @@ from troth.node.models.sources import (
     wanted_files,
 )
 from troth.node.models.taking import Report, open_source
-from troth.node.models.tensor_files import require_numbers
 from troth.node.models.unfinished import unfinished
 
 if TYPE_CHECKING:

@@ -60,6 +60,8 @@ SUMMONS_WINDOWS = 15
 """Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
 
 Fewer, and a check that friends were asked for in turn would end when no court hears the case any more."""
+INCLUSION = 4
+"""Blocks that a transaction may wait."""
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 
@@ -75,9 +77,11 @@ def last_opening_block(draw_block: int, parameters: Parameters) -> int:
 def answer_age(parameters: Parameters) -> int:
     """Blocks from an order's reference block to the last draw over its results that the court hears.
 
-    Also that of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    Also that of a leaf which is shown for the first time at the end of a claim that waited for another claim on its tab
+    to end; but no later than stake is there.
     """
-    return last_opening_block(parameters.reference_age, parameters) + parameters.claim_delay + parameters.answer_window
+    opened = last_opening_block(parameters.reference_age, parameters)
+    return min(opened + 2 * parameters.claim_delay + parameters.answer_window, parameters.unbonding - INCLUSION - 1)
 
 
 def last_case_block(reference_block: int, parameters: Parameters) -> int:

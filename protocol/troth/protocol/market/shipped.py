@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from troth.protocol.market import court_money, economy
-from troth.protocol.market.court import SUMMONS_WINDOWS
+from troth.protocol.market.court import INCLUSION, SUMMONS_WINDOWS
 from troth.protocol.market.errors import WeakEconomy
 from troth.protocol.market.prices import BASIS_POINTS, BOND_UNITS, PER, REWARD_UNITS
 from troth.protocol.market.types import NO_ADDRESS, ExecutionClass, Parameters
@@ -231,8 +231,6 @@ def longest_case(parameters: Parameters) -> int:
 
 HISTORY = 8_191
 """Block hashes that EIP-2935 knows."""
-INCLUSION = 4
-"""Blocks that a transaction may wait."""
 _MAY_BE_NONE = {"seasoning", "suspension_pause"}
 _WINDOWS = (
     *("lag", "summons_window", "lookahead", "draw_window", "commit_window", "reveal_window", "claim_delay"),

@@ -239,12 +239,24 @@ def _check_money(context: SchedulerContext, sent: Submission, view: OrderView) -
     if not state.known or state.closes_at:
         what = "The tab is closing" if state.known else "There is no such tab on this chain"
         raise TabNotOpen(what, "0x" + order.tab.hex(), "Open a tab with this scheduler, or order on another one.")
+    _check_claims(context, sent)
     book = context.client_tabs.book(order.tab)
     spent = max(book.best.spent, sent.voucher.message.spent)
     shortfall = spent + _left(context, order, sent) + order.max_fee - (state.balance + state.redeemed)
     if shortfall > 0:
         what = f"The tab covers {state.balance + state.redeemed}, and {shortfall} are missing"
         raise TabTooSmall(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
+
+
+def _check_claims(context: SchedulerContext, sent: Submission) -> None:
+    """What claims were paid is acknowledged. Else each later claim would show it again, until the court hears its draw
+    no more (``court.answer_age``), and whatever was answered since would fall with it.
+    """
+    record = context.ledger.state.tabs[sent.order.message.tab]
+    paid, said = record.redeemed - record.forgiven, sent.voucher.message.spent
+    if paid > said:
+        what = f"Claims were paid from this tab: {paid} in all, and the voucher acknowledges {said}"
+        raise VoucherRefused(what, said, "Acknowledge what was claimed, which costs nothing more, or use another tab.")
 
 
 def _left(context: SchedulerContext, order: Order, sent: Submission) -> int:

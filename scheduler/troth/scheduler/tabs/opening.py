@@ -16,7 +16,7 @@ from troth.chain.errors import ChainError
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import NO_ADDRESS, TabConsent
+from troth.protocol.market.types import NO_ADDRESS, TabConsent, TabState
 from troth.protocol.types import Address
 from troth.scheduler.orders.context import Ledger
 from troth.scheduler.tabs.database import SchedulerDatabase
@@ -65,22 +65,27 @@ class TabOpener:
         """Open what is missing and top up what runs low, many at once, so that a new scheduler serves within blocks
         however many nodes there are. A node whose deposit fails keeps no other waiting.
 
-        Not by a scheduler that is leaving: it takes no orders, and pays what it owes by ``ensure``.
+        A scheduler that is leaving takes no orders. It only keeps covered what it promised, and so does any scheduler
+        with nodes that are drawn no more: the gas of claims comes out of tabs, and a claim that is not covered
+        convicts.
         """
         party = self._ledger.state.parties.get(self._operator.address)
-        if party is not None and party.exit_block:
-            return
+        leaving = party is not None and bool(party.exit_block)
+        served = {} if leaving else dict.fromkeys(nodes)
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def one(node: Address) -> None:
             async with slots:
                 try:
-                    await self._covered(node, self._deposits.least)
+                    if node in served:
+                        await self._covered(node, self._deposits.least)
+                    else:
+                        await self._kept_covered(node)
                 except ChainError as error:
                     log.warning("the tab with %s could not be opened or topped up: %s", node, error)
 
         async with asyncio.TaskGroup() as deposits:
-            for node in nodes:
+            for node in served | dict.fromkeys(held.tab.payee for held in self._node_tabs):
                 deposits.create_task(one(node))
 
     async def ensure(self, node: Address, price: int) -> None:
@@ -88,15 +93,31 @@ class TabOpener:
         await self._covered(node, price)
 
     async def _covered(self, node: Address, least: int) -> None:
-        async with self._locks.setdefault(node, asyncio.Lock()):
-            held = self._node_tabs.held(node)
-            state = self._ledger.state.tab_state(held.book.tab)
+        async with self._lock(node):
+            state = self._state(node)
             if state.closes_at:
                 return  # this scheduler closes it: no work is promised on it
-            free = state.balance + state.redeemed - held.book.authorised
-            if state.known and free >= least:
+            if state.known and self._free(node, state) >= least:
                 return
             await self._deposit(node, max(self._deposits.deposit, least), first=not state.known)
+
+    async def _kept_covered(self, node: Address) -> None:
+        """Add what an open tab lacks of what was authorised on it."""
+        async with self._lock(node):
+            state = self._state(node)
+            free = self._free(node, state)
+            if state.known and not state.closes_at and free < 0:
+                await self._deposit(node, -free, first=False)
+
+    def _lock(self, node: Address) -> asyncio.Lock:
+        return self._locks.setdefault(node, asyncio.Lock())
+
+    def _state(self, node: Address) -> TabState:
+        return self._ledger.state.tab_state(self._node_tabs.held(node).book.tab)
+
+    def _free(self, node: Address, state: TabState) -> int:
+        """What a tab holds beyond all that was authorised on it; below 0 where it lacks something."""
+        return state.balance + state.redeemed - self._node_tabs.held(node).book.authorised
 
     async def _deposit(self, node: Address, amount: int, *, first: bool) -> None:
         purpose = f"{'open' if first else 'top up'} {node}"
