@@ -66,8 +66,6 @@ ALREADY_ORDERED = "already_ordered"
 SIGNATURE_BYTES = 65
 KEPT_LINE = 4096
 """Bytes of an offending line that are kept."""
-_VOUCHERS = {"voucher_refused", "invalid_voucher"}
-"""Codes of refusals that a newer word of the tab mends."""
 
 
 class Course:
