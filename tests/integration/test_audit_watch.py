@@ -68,6 +68,7 @@ class Watching:
                 setattr(watcher, name, value)
             look = await watcher.look()
             watcher.shown_now(look)
+        assert not watcher._served, "logs of months are read from disk again, and not held in memory"
         shown.close()
         return look
 

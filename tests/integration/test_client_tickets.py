@@ -147,10 +147,10 @@ async def test_what_a_scheduler_refuses(
         # A client that leaves while its tickets wait for a block, and comes back with them again and again.
         asked, may_spend, spend = asyncio.Event(), asyncio.Event(), desk._spend
 
-        async def waiting(together: Any) -> int:
+        async def waiting(together: Any) -> None:
             asked.set()
             await may_spend.wait()
-            return await spend(together)
+            await spend(together)
 
         monkeypatch.setattr(desk, "_spend", waiting)
         first_asked = asyncio.create_task(desk.pay(payment))

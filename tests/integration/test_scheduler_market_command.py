@@ -83,6 +83,8 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         found = await status_of_market(home)
         assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
         assert await failing(home) == {"role", "stake", "endpoint", "gas", "process"}
+        fixes = {one.check: one.fix for one in await examine(home)}
+        assert fixes["stake"] == fixes["role"], "registering puts up the stake; who is not registered tops nothing up"
         dry = await register_in_market(home, asked, secret, broadcast=False)
         assert not dry["sent"]
         sent = await register_in_market(home, asked, secret, broadcast=True)

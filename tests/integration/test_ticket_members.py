@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,81 @@ async def test_keys_come_without_a_dealer_that_lies_and_a_leader_that_is_dead(st
     digest = await stage.chain.read(messages.dealing_of(0))
     assert dead.office.member.share(0, digest) is None
     assert stage.members[1].office.member.share(0, digest) is not None
+
+
+async def test_a_member_that_slept_while_keys_were_made_signs_once_it_is_awake(stage: MembersStage) -> None:
+    """Otherwise whoever starts a second late is missing for the whole epoch, and one death more stops all sales."""
+    late, gone = stage.members[0], stage.members[2]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    keys = await epoch_keys(stage.membership, 0, await stage.chain.read(messages.dealing_of(0)))
+    await late.start()
+    await stage.keys()
+    await gone.stop()
+    made = await signed_tickets(stage.membership, keys, await bought(stage), SECRETS)
+    assert made.liars == ()
+    for one, signature in zip(SECRETS, made.signatures, strict=True):
+        assert is_signed(one.name, signature, keys.key(1))
+
+
+async def test_keys_wait_for_a_member_that_comes_soon(stage: MembersStage) -> None:
+    """Who is a few seconds late deals and signs with the others; who does not come is waited for, and then left out."""
+    late = stage.members[0]
+    await late.stop()
+    for one in stage.members:
+        one.turns.patience = 3600.0
+    for one in stage.members[1:]:
+        with suppress(TicketsRefused):
+            await one.turns.turn()
+    assert await stage.chain.read(messages.dealing_of(0)) == bytes(32)
+    await late.start()
+    late.turns.patience = 3600.0
+    await stage.keys()
+    digest = await stage.chain.read(messages.dealing_of(0))
+    assert all(one.office.member.share(0, digest) is not None for one in stage.members)
+    dealers = late.office.member.dealers(0, digest)
+    assert dealers is not None
+    assert len(dealers.dealers) == 4
+
+
+async def test_a_dealer_deals_at_once_to_who_asks(stage: MembersStage) -> None:
+    """Its process may be gone a minute later: then nobody else can give what it dealt."""
+    late = stage.members[0]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    digest = await stage.chain.read(messages.dealing_of(0))
+    for one in stage.members[1:]:
+        one.turns.patience = 3600.0
+        await one.turns.turn()
+    await late.start()
+    for one in (late, *stage.members[1:], late):
+        with suppress(TicketsRefused):
+            await one.turns.turn()
+    assert late.office.member.share(0, digest) is not None
+
+
+async def test_a_member_takes_no_dealers_but_those_of_the_keys_on_chain(stage: MembersStage) -> None:
+    """What others say of the dealers is believed where the keys that follow are the chain's, and not otherwise."""
+    late = stage.members[0]
+    await late.stop()
+    await stage.keys(silent=(0,))
+    digest = await stage.chain.read(messages.dealing_of(0))
+    right = stage.members[1].office.member.dealers(0, digest)
+    assert right is not None
+    await late.start()
+    member = late.office.member
+    assert stage.members[1].office.member.dealers(0, bytes(32)) is None
+    with pytest.raises(TicketsRefused, match="holds no such dealing"):
+        member.adopt(right, digest)
+    for one in stage.members[1:]:
+        await one.turns.turn()
+    with pytest.raises(TicketsRefused, match="other keys than the chain"):
+        member.adopt(KeyProposal(0, right.dealers[:2]), digest)
+    with pytest.raises(TicketsRefused, match="other keys than the chain"):
+        member.adopt(right, keccak256(b"other keys"))
+    assert member.share(0, digest) is None
+    member.adopt(right, digest)
+    assert member.share(0, digest) is not None
 
 
 async def test_a_dealers_first_dealing_stays(stage: MembersStage, tmp_path: Path) -> None:

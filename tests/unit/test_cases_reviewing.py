@@ -309,6 +309,29 @@ async def test_a_case_context_hands_out_pledges_and_showings(seat: Seat) -> None
     assert list(seat.gatherer.inbox.every(case, "rows", 0)) == [b"somemore"]
 
 
+@pytest.mark.parametrize(("material", "segment"), [("rows", 1), ("rows", 255), ("opening", 1), ("evidence", 1)])
+async def test_what_no_review_reads_is_not_kept(seat: Seat, material: Any, segment: int) -> None:
+    """A party that delivers rows of 255 segments would fill the disk."""
+    case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), seat.reviewer)
+    with pytest.raises(EvidenceRefused, match="not read"):
+        await case_context.handle(TAB.payer, Furnish(seat.court.case_id, material, segment, 0, 4), memoryview(b"some"))
+    assert list(seat.gatherer.inbox.every(seat.court.case_id, material, segment)) == []
+
+
+async def test_whom_a_case_names_finds_room_beside_a_crowd(seat: Seat) -> None:
+    """Accomplices that deliver first would keep the opener's evidence out, and the reviewer would miss its window."""
+    case, inbox = seat.court.case_id, seat.gatherer.inbox
+    for number in range(SENDERS):
+        inbox.put(case, address(10 + number), "opening", 0, 0, 1, b"x")
+    case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), seat.reviewer)
+    record = seat.court.state.cases[case]
+    for named in (record.state.opener, record.state.scheduler):
+        given = await case_context.handle(named, Furnish(case, "rows", 0, 0, 4), memoryview(b"rows"))
+        assert given[0].held == 4
+    with pytest.raises(EvidenceRefused):
+        await case_context.handle(address(99), Furnish(case, "rows", 0, 0, 4), memoryview(b"rows"))
+
+
 @pytest.mark.slow
 def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:
     inbox, case = CaseInbox(tmp_path, address(1), 100), hash_of("case")

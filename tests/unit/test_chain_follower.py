@@ -15,7 +15,7 @@ from support.waiting import eventually
 from troth.chain.errors import ChainUnavailable, FollowTimeout, NotFollowed, WrongChain
 from troth.chain.follower import TOGETHER, Folding, Follower
 from troth.chain.records import Block
-from troth.chain.store import EventStore
+from troth.chain.store import WINDOW, EventStore
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import EventLog, LogMeta
@@ -173,6 +173,19 @@ async def test_a_slow_node_is_waited_for_a_few_times_and_not_once_for_each_block
     assert chain.calls == 2, "one new block names the one before: its header and its logs are all that is asked"
     await follower.catch_up()
     assert chain.calls == 3
+    await follower.close()
+
+
+async def test_a_very_slow_node_is_asked_for_all_recent_blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In parts, more blocks come while it answers than are asked for, and the newest one is never reached."""
+    monkeypatch.setattr("troth.chain.follower.SLOW_SECONDS", 0.005)
+    chain: Any = SlowChain()
+    chain.head = WINDOW - 1
+    follower = following(chain)
+    await follower.catch_up()
+    assert follower.block == chain.head
+    assert chain.waits == 3, "the newest block; all headers; all logs"
+    assert chain.asked == list(range(chain.head + 1)), "in the order of the chain"
     await follower.close()
 
 

@@ -87,6 +87,39 @@ async def test_passing_trouble_is_repeated(first: Answer | None) -> None:
         assert asked == ["eth_chainId"] * 2
 
 
+class SlowNode:
+    """Each answer takes ``seconds``; those of connections in ``lost`` never come."""
+
+    def __init__(self, seconds: float, lost: frozenset[int] = frozenset()) -> None:
+        self.seconds, self.lost, self.asked = seconds, lost, 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        number, self.asked = self.asked, self.asked + 1
+        await asyncio.sleep(3600 if number in self.lost else self.seconds)
+        _, body = result("0x1")
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seconds", "lost", "asked"), [(1.4, frozenset(), 2), (0.0, frozenset({0}), 2)])
+async def test_a_slow_node_answers_the_first_request_and_a_lost_one_is_asked_again(
+    seconds: float, lost: frozenset[int], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that takes more than half of the limit for each answer was never heard: each request was given up."""
+    monkeypatch.setenv(waiting.LIMIT_VARIABLE, "2.4")
+    slow = SlowNode(seconds, lost)
+    server = await asyncio.start_server(slow.answer, "127.0.0.1", 0)
+    client = Rpc(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        assert await client.request("eth_chainId") == "0x1"
+        assert slow.asked == asked
+    finally:
+        await client.close()
+        server.close()
+
+
 async def test_lasting_trouble_is_chain_unavailable() -> None:
     async with node((502, b""), (502, b""), (502, b"")) as (client, asked):
         with pytest.raises(ChainUnavailable, match=r"HTTP status 502: .*127\.0\.0\.1") as caught:
@@ -253,6 +286,9 @@ async def test_a_node_that_stays_slow_is_named_ever_more_rarely_and_once_when_it
         for seconds in (0.1, 0.1, 10.0, *[0.1] * 2_000):
             request(seconds)
         request(10.0)
+        assert waiting.slowness().startswith(f"waiting for the chain node {place}: ")
+        clock[0] += waiting.PROMPT_SECONDS
+        assert waiting.slowness() == "", "nobody asks it any more"
     said = [one.getMessage() for one in caplog.records]
     assert said[0] == f"waiting for the chain node {place}, at most 20 s for each answer (--chain-timeout)"
     assert said[1].startswith(f"still waiting for the chain node {place}: 3 answers in 33 s; ")

@@ -30,9 +30,10 @@ from troth.node.engine.streamed import StreamedReference, reference_bytes  # noq
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models import quantised_layouts as layouts  # noqa: E402
+from troth.node.models.broken_numbers import require_numbers  # noqa: E402
 from troth.node.models.dequantised import FolderWeights  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
-from troth.node.models.tensor_files import raw_tensors, require_numbers  # noqa: E402
+from troth.node.models.tensor_files import raw_tensors  # noqa: E402
 from troth.node.models.weights import read_tensors  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 

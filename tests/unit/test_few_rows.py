@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from troth.node.engine import few_rows  # noqa: E402
-from troth.node.engine.few_rows import FEWER, FixedLinear, cancelling, equal_queries, equal_rows  # noqa: E402
+from troth.node.engine import few_rows, packed_products  # noqa: E402
+from troth.node.engine.few_rows import FixedLinear, cancelling, equal_queries, equal_rows  # noqa: E402
+from troth.node.engine.packed_products import packs, product_with  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -81,6 +82,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Callable[[Linear], Counted]:
         counted = Counted(linear)
         monkeypatch.setattr(few_rows, "_ORDERED", {})
         monkeypatch.setattr(torch.nn.functional, "linear", counted)
+        monkeypatch.setattr(packed_products, "_library_packs", lambda: False)
         return counted
 
     return install
@@ -94,10 +96,12 @@ def layer_of(dtype: torch.dtype, *, bias: bool = False) -> torch.nn.Linear:
 @pytest.mark.parametrize(
     ("linear", "count", "used"),
     [
-        (forwards, 1, 4),
-        (forwards, 4, 4),
+        (forwards, 1, 1),
+        (forwards, 2, 2),
+        (forwards, 3, 4),
         (forwards, 5, 8),
         (forwards, 9, ROWS),
+        (backwards(2), 1, 2),
         (backwards(5), 1, 8),
         (backwards(9), 1, ROWS),
         (in_two, 2, ROWS),
@@ -124,13 +128,13 @@ def test_the_fewest_rows_that_have_the_bits_of_a_block(
 def test_what_cancels_shows_an_order_that_rounding_to_bfloat16_hides(linear: Linear) -> None:
     generator = torch.Generator().manual_seed(3)
     states, weights = cancelling(ROWS, torch.empty(HEIGHT, WIDTH, dtype=torch.bfloat16), generator)
-    few = torch.cat([linear(part, weights) for part in states.split(FEWER[0])])
+    few = torch.cat([linear(part, weights) for part in states.split(4)])
     told = few != linear(states, weights)
     assert told[:, -1].float().mean() > 0.4
     # The trial by random states alone passes the same library.
     layer = layer_of(torch.bfloat16)
     like = torch.randn(1, WIDTH).bfloat16()
-    assert FEWER[0] in equal_rows(lambda block: linear(block, layer.weight), like, ROWS)
+    assert equal_rows(lambda block: linear(block, layer.weight), like, ROWS, 4)
 
 
 @pytest.mark.parametrize("width", [16, 17, 64])
@@ -146,26 +150,104 @@ def test_shapes_are_tried_once_and_only_where_few_rows_come(library: Callable[[L
     counted, layer = library(forwards), layer_of(torch.bfloat16, bias=True)
     fixed = FixedLinear(layer, ROWS)
     fixed(torch.randn(3 * ROWS + 1, WIDTH).bfloat16())
-    assert set(counted.counts) == {ROWS}
+    assert counted.counts == [ROWS] * 4, "nothing to try"
     fixed(torch.randn(1, WIDTH).bfloat16())
     tried = len(counted.counts)
-    fixed(torch.randn(2, WIDTH).bfloat16())
+    fixed(torch.randn(1, WIDTH).bfloat16())
     assert len(counted.counts) == tried + 1
     before = len(few_rows._ORDERED)
     FixedLinear(layer_of(torch.bfloat16, bias=True), ROWS)(torch.randn(1, WIDTH).bfloat16())
     assert len(few_rows._ORDERED) == before == 1
+    fixed(torch.randn(2, WIDTH).bfloat16())
+    assert len(few_rows._ORDERED) == 2, "as many rows as were not asked for before"
 
 
 @pytest.mark.slow
 def test_rows_that_only_fill_a_block_are_not_computed(library: Callable[[Linear], Counted]) -> None:
     counted, layer = library(forwards), layer_of(torch.bfloat16)
     fixed, block = FixedLinear(layer, ROWS), torch.randn(ROWS, WIDTH).bfloat16()
-    fixed(block, ROWS - 1)
+    fixed(block, ROWS - 2)
     counted.counts.clear()
     made = fixed(block, ROWS - 2)
-    assert counted.counts == [FEWER[0]]
+    assert counted.counts == [2]
     assert made.shape == (ROWS, HEIGHT)
     assert torch.equal(made[:2], forwards(block, layer.weight)[:2])
+
+
+def narrow(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """A library that sums the other way round where there are more rows than a block has."""
+    places = list(range(states.shape[1]))
+    return in_order(states, weight, places if len(states) <= ROWS else places[::-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("linear", "used"), [(forwards, [64, 64, ROWS, ROWS]), (narrow, [ROWS] * 10)], ids=["alike", "another order"]
+)
+def test_long_texts_go_in_wide_parts_where_those_have_the_bits_of_a_block(
+    linear: Linear, used: list[int], dtype: torch.dtype, library: Callable[[Linear], Counted]
+) -> None:
+    counted, layer = library(linear), layer_of(dtype)
+    fixed, states = FixedLinear(layer, ROWS), torch.randn(147, WIDTH).to(dtype)
+    fixed(states)
+    counted.counts.clear()
+    made = fixed(states)
+    assert counted.counts == used
+    blocks = torch.cat([linear(part, layer.weight) for part in states[:144].split(ROWS)])
+    assert torch.equal(made[:144], blocks)
+
+
+REAL_SHAPES = [(20, 24), (192, 576), (576, 1536), (512, 2048)]
+
+
+@pytest.mark.parametrize("shape", REAL_SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_weights_laid_out_beforehand_have_the_bits_of_a_block_with_few_rows(
+    dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    """By sums that cancel, which no trial has seen."""
+    if not packs(dtype, torch.device("cpu")):
+        pytest.skip("this processor has no such kernels")
+    generator = torch.Generator().manual_seed(5)
+    states, weights = cancelling(ROWS, torch.empty(shape, dtype=dtype), generator)
+    layer = torch.nn.Linear(shape[1], shape[0], bias=False, dtype=dtype).requires_grad_(False)
+    layer.weight = torch.nn.Parameter(weights, requires_grad=False)
+    fixed = FixedLinear(layer, ROWS)
+    assert layer.weight.is_meta
+    assert layer.weight.shape == shape, "what a layer is can still be asked"
+    block = product_with(weights)(states)
+    for count in (1, 2, 3, 5, 8, ROWS):
+        assert torch.equal(fixed(states[:count]), block[:count])
+    assert torch.equal(torch.cat([fixed(part) for part in states.repeat(3, 1).split(29)]), block.repeat(3, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_bits_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -> None:
+    """torch's own products in float32 do, of as many columns; nodes of one class have processors of any size."""
+    if not packs(dtype, torch.device("cpu")):
+        pytest.skip("this processor has no such kernels")
+    states, weights = cancelling(ROWS, torch.empty(512, 4_096, dtype=dtype), torch.Generator().manual_seed(7))
+    before, made = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            made.append(product_with(weights)(states))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, made[0]) for one in made)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("shape", REAL_SHAPES, ids=str)
+def test_in_bfloat16_they_have_the_bits_of_torchs_own_product(shape: tuple[int, int], biased: bool) -> None:
+    """So nodes that lay out weights belong to one class with those that do not."""
+    if not packs(torch.bfloat16, torch.device("cpu")):
+        pytest.skip("this processor has no such kernels")
+    generator = torch.Generator().manual_seed(6)
+    states, weights = cancelling(ROWS, torch.empty(shape, dtype=torch.bfloat16), generator)
+    bias = torch.randn(shape[0], generator=generator).bfloat16() if biased else None
+    assert torch.equal(product_with(weights, bias)(states), torch.nn.functional.linear(states, weights, bias))
 
 
 END, SIZE = 2 * ROWS, 8

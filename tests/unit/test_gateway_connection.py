@@ -62,6 +62,7 @@ UNREACHABLE = SchedulerUnreachable("Nobody answers", "x", "Wait.")
         (UNREACHABLE, "scheduler"),
         (ChainUnavailable("The node is away", "x", "Wait."), "chain"),
         (OverlayFailed("Lost", "x", "Wait.", hop="guard", delivered="no"), "guard"),
+        (KeyError("what nobody foresaw"), "scheduler"),
     ],
 )
 async def test_without_a_session_the_reason_is_told_and_tried_again(failure: Exception, hop: str) -> None:
@@ -102,3 +103,23 @@ async def test_a_chain_that_is_away_is_a_reason() -> None:
         async with connection.lease() as held:
             held.session.follower.trouble = "the chain was last followed 70 s ago"
         assert connection.reasons() == ["the chain was last followed 70 s ago"]
+
+
+async def test_who_asks_why_it_is_not_ready_hears_of_a_slow_chain_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "waiting for the chain node http://slow: 3 answers in 33 s; a faster one makes this shorter (--rpc)"
+    never = asyncio.Event()
+
+    @asynccontextmanager
+    async def factory() -> AsyncIterator[Any]:
+        await never.wait()
+        yield None
+
+    monkeypatch.setattr("troth.client.gateway.connection.slowness", lambda: "")
+    async with Connection(factory) as connection:
+        assert connection.reasons() == ["no session at a scheduler: connecting"]
+        monkeypatch.setattr("troth.client.gateway.connection.slowness", lambda: words)
+        assert connection.reasons() == [f"no session at a scheduler: {words}"]
+        with pytest.raises(NotReady, match="3 answers in 33 s") as refused:
+            async with connection.lease(0.01):
+                pass
+        assert refused.value.to_json()["error"]["troth"]["hop"] == "chain"

@@ -139,6 +139,15 @@ def test_what_presses_is_redeemed_as_soon_as_it_brings_more_than_its_gas() -> No
     assert redeeming.gas_price(Fees(205, 5), PARAMETERS) == 105 * 10**9
 
 
+def test_what_presses_does_not_wait_behind_what_is_worth_more() -> None:
+    """A busy node always has something that is worth its gas; a tab that closes has an end."""
+    policy, dear = EarningPolicy(gas_share=0.01), voucher_of(5_000_000)
+    pressing, small = voucher_of(14_001, pressing=True), voucher_of(14_000, pressing=True)
+    assert redeeming.worthwhile((dear, pressing, small), 10**9, policy) == (dear, pressing)
+    both = voucher_of(6_000_000, pressing=True)
+    assert redeeming.worthwhile((both, dear), 10**9, policy) == (both, dear)
+
+
 async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> None:
     network = build(tmp_path)
     ordered = await network.serve()

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
+from troth.node import weight_hashing
 from troth.node.errors import ModelError
 from troth.node.models import tensor_files
+from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
-from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, require_numbers, weight_files
+from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, weight_files
 from troth.node.weights_root import weights_root
 from troth.protocol.architecture import weights_version, with_version, without_version
 from troth.protocol.hashing import keccak256
@@ -23,6 +27,13 @@ from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG, model_h
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 32}
 Told = dict[str, tuple[str, list[int], bytes]]
+HOLDS_A_PROGRAM = """
+import sys
+from troth.node.weight_hashing import HashingProgram
+program = HashingProgram()
+print(program._process.pid, flush=True)
+sys.stdin.read()
+"""
 
 
 def write(path: Path, tensors: Told, **header: Any) -> Path:
@@ -58,8 +69,8 @@ PLAIN: Told = {"w": ("BF16", [16, 300], noise(9600)), "norm": ("F32", [8], np.on
 CHECKPOINTS = {"AWQ": AWQ, "FP8": FP8, "MXFP4": MXFP4, "plain": PLAIN}
 
 
-def root(folder: Path, quantisation: dict[str, Any] | None = None, threads: int = 2) -> bytes:
-    return weights_root(raw_tensors(folder), quantisation, threads=threads)
+def root(folder: Path, quantisation: dict[str, Any] | None = None, programs: int = 2) -> bytes:
+    return weights_root(raw_tensors(folder), quantisation, programs=programs)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -67,7 +78,7 @@ def test_any_changed_word_changes_the_root(name: str, tmp_path: Path) -> None:
     tensors = CHECKPOINTS[name]
     path = write(tmp_path / "model.safetensors", tensors)
     before = root(tmp_path)
-    assert root(tmp_path, threads=1) == before
+    assert root(tmp_path, programs=1) == before
     written = path.read_bytes()
     places = {len(written) - 1}
     for tensor in raw_tensors(tmp_path):
@@ -135,9 +146,7 @@ def test_where_tensors_lie_does_not_count_and_progress_tells_all_bytes(tmp_path:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 16, 17, 31, 65])
-def test_parts_that_threads_build_make_the_tree_of_all_rows(
-    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_make_the_tree_of_all_rows(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece is eight rows, as large a power of two as eleven hold."""
     data = noise(rows * 512)
     write(tmp_path / "model.safetensors", {"w": ("U8", [rows, 512], data)})
@@ -152,16 +161,97 @@ def test_parts_that_threads_build_make_the_tree_of_all_rows(
     assert expected == model_hash(keccak256(b""), 1, tree)
 
 
-def test_threads_take_quick_turns_while_weights_are_hashed_and_no_longer(tmp_path: Path) -> None:
-    write(tmp_path / "model.safetensors", {"w": ("F32", [2, 512], noise(4096))})
-    before, during = sys.getswitchinterval(), list[float]()
-    weights_root(raw_tensors(tmp_path), None, lambda _size: during.append(sys.getswitchinterval()))
-    assert during
-    assert max(during) < 1e-4 < before
-    assert sys.getswitchinterval() == before
+def large(path: Path, monkeypatch: pytest.MonkeyPatch, rows: int = 40) -> list[RawTensor]:
+    """What is hashed by programs, in pieces of eight rows, blocks of three, and with a row longer than a block."""
+    monkeypatch.setattr(weight_hashing, "SMALL", 0)
+    monkeypatch.setattr(tensor_files, "PIECE", 8 * 512)
+    monkeypatch.setattr(tensor_files, "BLOCK", 3 * 512)
+    write(path / "model.safetensors", {"w": ("U8", [rows, 512], noise(rows * 512)), "v": ("U8", [4_000], noise(4_000))})
+    return raw_tensors(path)
+
+
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The programs that hash, as they start."""
+    found: list[subprocess.Popen[bytes]] = []
+
+    class NotedProgram(weight_hashing.HashingProgram):
+        def __init__(self) -> None:
+            super().__init__()
+            found.append(self._process)
+
+    monkeypatch.setattr(weight_hashing, "HashingProgram", NotedProgram)
+    return found
+
+
+def test_blocks_of_rows_and_programs_change_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path / "model.safetensors", {"w": ("U8", [4096, 4096], noise(1 << 24)), "v": ("U8", [4_000], noise(4_000))}
+    )
+    tensors, seen = raw_tensors(tmp_path), list[int]()
+    once = weights_root(tensors, None)
+    monkeypatch.setattr(weight_hashing, "SMALL", 0)
+    programs = started(monkeypatch)
+    assert weights_root(tensors, None, seen.append, programs=2) == once
+    assert seen == [4_000, *[tensor_files.PIECE] * 4]
+    assert [program.returncode for program in programs] == [0, 0]
+    assert weights_root(tensors, None, programs=1) == once
+    assert len(programs) == 2, "one program would be no faster than none"
+    monkeypatch.setattr(tensor_files, "BLOCK", 3 * 4096)
+    assert weights_root(tensors, None, programs=1) == once
+
+
+def test_a_program_that_is_killed_is_an_error_and_the_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors, programs = large(tmp_path, monkeypatch), started(monkeypatch)
+
+    def kill(_size: int) -> None:
+        for program in programs:
+            program.kill()
+
+    with pytest.raises(ModelError, match=r"was ended: exit status -9\. Free memory"):
+        weights_root(tensors, None, kill, programs=2)
+    assert [program.returncode for program in programs] == [-9, -9]
+
+
+def test_a_program_that_died_before_it_was_asked_is_the_same_error(tmp_path: Path) -> None:
+    write(tmp_path / "model.safetensors", PLAIN)
+    (tensor,) = [one for one in raw_tensors(tmp_path) if one.name == "w"]
+    program = weight_hashing.HashingProgram()
+    program._process.kill()
+    program._process.wait()
+    with pytest.raises(ModelError, match="was ended: exit status -9"):
+        program.part_of(tensor, 0, tensor.rows)
+
+
+def test_a_file_that_is_cut_while_programs_read_it_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, programs = large(tmp_path, monkeypatch), started(monkeypatch)
+    (tmp_path / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(ModelError, match=r"cut while it was read: model\.safetensors"):
+        weights_root(tensors, None, programs=2)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"cannot be read: .*model\.safetensors: No such file"):
+        weights_root(tensors, None, programs=2)
+    assert [program.returncode for program in programs] == [0] * 4
+
+
+def test_programs_end_with_whoever_does_not_want_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, programs = large(tmp_path, monkeypatch), started(monkeypatch)
     with pytest.raises(ZeroDivisionError):
-        weights_root(raw_tensors(tmp_path), None, lambda _size: 1 // 0)
-    assert sys.getswitchinterval() == before
+        weights_root(tensors, None, lambda _size: 1 // 0, programs=2)
+    assert [program.returncode for program in programs] == [0, 0]
+
+
+def test_programs_end_with_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_A_PROGRAM], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    with parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert child.is_running()
+        parent.kill()
+    child.wait(20)
 
 
 def made_folder(path: Path, tensors: Told, **config: Any) -> ModelFolder:

@@ -55,6 +55,37 @@ async def test_a_lease_is_renewed_before_it_ends(monkeypatch: pytest.MonkeyPatch
         await made.close()
 
 
+async def test_what_nobody_foresaw_of_a_router_ends_no_renewal(caplog: pytest.LogCaptureFixture) -> None:
+    """A device of the local network may answer with anything; the port is asked for again, and it is said."""
+
+    class OddGateway(UpnpGateway):
+        asked = 0
+
+        async def open(self, inside: int, outside: int) -> MappedPort:
+            self.asked += 1
+            if self.asked == 2:
+                raise AttributeError("a description without a service")
+            return MappedPort("UPnP", OUTER, outside, 1)
+
+    router = OddGateway()
+    made = RouterPort([router], ENDPOINT)
+    made.start(7443)
+    await eventually(lambda: made.trouble == "the router failed: see the log")
+    await eventually(lambda: router.asked > 2 and not made.trouble)
+    await made.close()
+    assert "AttributeError" in caplog.text
+
+
+async def test_an_unreachable_network_is_a_router_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(_router: str) -> str:
+        raise OSError("Network is unreachable")
+
+    async with upnp_router() as (_, target):
+        monkeypatch.setattr(router_upnp, "_own_address", unreachable)
+        with pytest.raises(RouterRefused, match="UPnP cannot be used: Network is unreachable"):
+            await UpnpGateway(target).open(7443, 9443)
+
+
 async def test_upnp_opens_and_gives_back() -> None:
     async with upnp_router() as (router, target):
         made = RouterPort([UpnpGateway(target)], ENDPOINT)

@@ -21,7 +21,7 @@ from troth.client.orders import checking, terminal
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.course import OLD_DRAWS
-from troth.client.orders.failing import OrderStalled, OrderUnseen, unknown_until
+from troth.client.orders.failing import OrderFailed, OrderStalled, OrderUnseen, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import shown
@@ -447,3 +447,14 @@ async def test_a_forged_word_is_not_taken_over(tmp_path: Path) -> None:
             await recover(session, tab_context, await session.calls(tab_context))
         assert stage.book().spent < 9_000
         store.close()
+
+
+async def test_who_orders_from_two_copies_of_a_folder_is_told_how_to_end_it(tmp_path: Path) -> None:
+    """Each of them has signed other words than the other one; no newer word mends that, and each order is refused."""
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.refusing = {"code": "voucher_refused", "status": 409, "message": "The voucher pays less"}
+        with pytest.raises(OrderFailed, match="pays less") as refused:
+            await asked(stage)
+        tab = "0x" + stage.session.usable()[0].identifier.hex()
+    assert "another copy of this client's folder" in refused.value.remedy
+    assert f"`troth client close {tab[:12]} --broadcast`" in refused.value.remedy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from support.toy_market import CLASS_ID, PARAMETERS
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 
+from troth.client.gateway import questions
 from troth.client.gateway.guard import SpendingLimits
 from troth.client.orders.wishes import PriceLimit
 from troth.protocol.market.signed import Opinion
@@ -194,3 +196,23 @@ async def test_nothing_of_prompt_or_answer_is_in_metrics(tmp_path: Path) -> None
         assert "hello" not in metrics
         body: Any = (await stage.get("/readyz")).text
         assert "hello" not in json.dumps(body)
+
+
+async def test_an_error_that_nobody_foresaw_is_told_to_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that hears nothing would wait for ever; what it costs is then unknown, and its place is free again."""
+
+    async def broken(*_arguments: object) -> AsyncGenerator[object, None]:
+        raise KeyError("what nobody foresaw")
+        yield
+
+    async with tab_gateway(tmp_path) as stage:
+        monkeypatch.setattr(questions, "ask", broken)
+        async with asyncio.timeout(30):
+            refused = await stage.post()
+        assert refused.status_code == 500
+        error = refused.json()["error"]
+        assert (error["code"], error["troth"]["hop"], error["troth"]["charged"]) == ("unforeseen", "gateway", "unknown")
+        monkeypatch.undo()
+        assert (await stage.post()).status_code == 200

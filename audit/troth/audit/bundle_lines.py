@@ -15,6 +15,14 @@ from troth.audit.transactions import Transaction, read_raw
 from troth.protocol.logs import EventLog
 from troth.protocol.types import Hash32, to_hash32
 
+LINE_LIMIT = 2**23
+"""Bytes of one line: a transaction of the largest size in hexadecimal, with room to spare."""
+CONTENT_LIMIT = 2**30
+"""Bytes of a bundle once unpacked; more than a machine should be made to hold by a file from a stranger."""
+NUMBER_LIMIT = 2**53
+REMEDY = "Ask for the bundle again, or export your own with `troth audit market --export FILE`."
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
 
 class Input(msgspec.Struct, frozen=True, tag="transaction", tag_field="type", forbid_unknown_fields=True):
     """A signed transaction, whole: ``raw`` hashes to ``hash``."""
@@ -27,19 +35,6 @@ class Seal(msgspec.Struct, frozen=True, tag="seal", tag_field="type", forbid_unk
     """The last line."""
 
     content: str
-
-
-LINE_LIMIT = 2**23
-"""Bytes of one line: a transaction of the largest size in hexadecimal, with room to spare."""
-
-CONTENT_LIMIT = 2**30
-"""Bytes of a bundle once unpacked; more than a machine should be made to hold by a file from a stranger."""
-
-NUMBER_LIMIT = 2**53
-
-REMEDY = "Ask for the bundle again, or export your own with `troth audit market --export FILE`."
-
-_Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
 
 def bounded_lines(file: gzip.GzipFile) -> Iterator[bytes]:

@@ -33,6 +33,10 @@ CheckOption = Annotated[
     list[str] | None,
     typer.Option("--check", envvar="TROTH_AUDIT_CHECK", help="Carry out this check only; may be repeated."),
 ]
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Re-check from public data. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 undecided.",
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -234,8 +238,4 @@ def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) ->
     return command
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Re-check from public data. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 undecided.",
-)
 add_to(app)

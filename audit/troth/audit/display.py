@@ -22,8 +22,9 @@ _VERDICTS = {
     ExitCode.INCONCLUSIVE: "[bold yellow]inconclusive[/]: no violation is proven, and not everything is",
 }
 
-
 _COLOURS = {FindingKind.CHEATED: "red", FindingKind.MISMATCH: "red", FindingKind.OBSERVED: "cyan"}
+VERSION = 1
+Made = TypeVar("Made")
 
 
 def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], console: Console) -> None:
@@ -85,9 +86,6 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
         yield "act", finding.action
 
 
-VERSION = 1
-
-
 def to_json(report: AuditReport, reproduce: Reproduce, more: Mapping[str, Any]) -> str:
     """The report, with what else its source has to say under its own keys."""
     return json.dumps(
@@ -141,9 +139,6 @@ def finding_json(finding: Finding, reproduce: Reproduce) -> dict[str, Any]:
 
 def _hex(raw: bytes) -> str:
     return "0x" + raw.hex()
-
-
-Made = TypeVar("Made")
 
 
 def guarded(work: Callable[[], Made]) -> Made:

@@ -13,15 +13,6 @@ from troth.transport.command_options import BankOption, FactoryOption, RpcOption
 if TYPE_CHECKING:
     from troth.audit.services import AuditedServices
 
-
-def read_address(text: str) -> Address:
-    """An address from the command line; wrong usage otherwise."""
-    try:
-        return to_address(text)
-    except InvalidField as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 LastOption = Annotated[
     int | None, typer.Option("--to-block", envvar="TROTH_TO_BLOCK", min=0, help="Last block read; default: the newest.")
 ]
@@ -37,6 +28,14 @@ OrganisationsOption = Annotated[
 ReputationOption = Annotated[
     str, typer.Option("--reputation", envvar="TROTH_REPUTATION", help="Also look at this Reputation contract, 0x….")
 ]
+
+
+def read_address(text: str) -> Address:
+    """An address from the command line; wrong usage otherwise."""
+    try:
+        return to_address(text)
+    except InvalidField as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @option_group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Inclusion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
-from troth.transport.errors import OverlayError
-from troth.transport.https import pinned_sync_client
+from troth.transport.errors import ChannelTimeout, OverlayError
+from troth.transport.https import pinned_client
 
 NOT_CHECKED = (
     "The model's computation: no layer is run again; verdicts are the verifiers' own.",
@@ -42,6 +43,10 @@ OFFLINE = (
     "That the bundle has every log, and that logs are those of their blocks: it holds headers, and no receipts.",
     "The getters and the Bank's holdings: no node was asked.",
 )
+ENTRY_SECONDS = 60.0
+"""For the data of one log entry, from connecting on: a scheduler that sends a byte now and then holds no audit up."""
+UNSERVED = (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError)
+"""What keeps an entry's data from being had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,24 +141,29 @@ def _report(
 def served_data(
     history: History, scheduler: Address, directory: Path | None, bundled: ServedData, promises: Path | None
 ) -> logs.ServedLogs:
-    """A scheduler's data from a bundle, from files named by number, or from where the scheduler serves it."""
+    """A scheduler's data from a bundle, from files named by number, or from where the scheduler serves it.
+
+    A scheduler that does not answer is not asked for its other entries.
+    """
     numbers = [entry.number for entry in history.state.logs.get(scheduler, ())]
     fetch = _from_bundle(scheduler, bundled)
     if directory is not None:
         fetch = _from_files(directory)
     elif not bundled:
         fetch = from_scheduler(history, scheduler)
-    data, refusals = {}, {}
+    data, refusals = dict[int, bytes](), dict[int, logs.MissingLogData]()
+    away: logs.MissingLogData | None = None
+    asks = directory is None and not bundled
     for number in numbers:
+        if away is not None:
+            refusals[number] = away
+            continue
         try:
             data[number] = fetch(number)
         except UNSERVED as error:
-            refusals[number] = refusal_of(error)
+            refusals[number] = refusal = refusal_of(error)
+            away = refusal if asks and not refusal.reached else None
     return logs.ServedLogs(scheduler, data, refusals, () if promises is None else read_promises(promises))
-
-
-UNSERVED = (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError)
-"""What keeps an entry's data from being had."""
 
 
 def refusal_of(error: Exception) -> logs.MissingLogData:
@@ -188,26 +198,34 @@ def _from_files(directory: Path) -> Callable[[int], bytes]:
 
 
 def from_scheduler(history: History, scheduler: Address) -> Callable[[int], bytes]:
-    """Data of entries from where their scheduler serves them."""
+    """Data of entries from where their scheduler serves them, for a thread without an event loop."""
     party = history.state.parties.get(scheduler)
     if party is None:
         raise AuditError("No such scheduler is registered", scheduler, "Check the address and --to-block.")
     endpoint, pin = party.endpoint, party.tls_key_hash
 
     def fetch(number: int) -> bytes:
-        with (
-            pinned_sync_client(endpoint, pin) as client,
+        return asyncio.run(_served(endpoint, pin, number))
+
+    return fetch
+
+
+async def _served(endpoint: str, pin: bytes, number: int) -> bytes:
+    try:
+        async with (
+            asyncio.timeout(ENTRY_SECONDS),
+            pinned_client(endpoint, pin) as client,
             client.stream("GET", f"/v1/log/{number}") as response,
         ):
             response.raise_for_status()
-            data = b""
-            for part in response.iter_bytes():
+            data = bytearray()
+            async for part in response.aiter_bytes():
                 data += part
                 if len(data) > DATA_LIMIT:
                     raise InvalidField(f"Entry {number} is larger than entries may be", len(data), "Leave it.")
-            return data
-
-    return fetch
+            return bytes(data)
+    except TimeoutError as error:
+        raise ChannelTimeout(f"Entry {number} was not sent within {ENTRY_SECONDS:g} s", endpoint) from error
 
 
 def read_promises(path: Path) -> tuple[Signed[Inclusion], ...]:

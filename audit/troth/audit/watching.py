@@ -120,6 +120,8 @@ class Watcher:
             served = await asyncio.to_thread(self.served_by, subject.history, scheduler)
             found = await asyncio.to_thread(logs.examine, subject, served)
             reports += [one for one in found if self._wants(one.number)]
+            # A deployment's logs grow for years: between two looks they are on disk alone.
+            self.release()
         if self.evidence is not None and self._wants(handed.NUMBER):
             reports.append(await asyncio.to_thread(handed.examine, self.evidence, state, block))
         if self.services is not None:
@@ -152,19 +154,30 @@ class Watcher:
         self._asked = True
         return AuditSubject(evidence, history)
 
-    def served_by(self, history: History, scheduler: Address, only: Collection[int] | None = None) -> logs.ServedLogs:
+    def served_by(
+        self,
+        history: History,
+        scheduler: Address,
+        only: Collection[int] | None = None,
+        away: logs.MissingLogData | None = None,
+    ) -> logs.ServedLogs:
         """A scheduler's data, of ``only`` these entries: what hashes to what was posted is kept on disk and not asked
-        for again."""
+        for again. ``away``: why the scheduler is not asked; one that does not answer is not asked for other entries.
+        """
         data: dict[int, bytes] = {}
         refusals: dict[int, logs.MissingLogData] = {}
         for entry in history.state.logs.get(scheduler, ()):
             if only is not None and entry.number not in only:
                 continue
             kept = self._kept(scheduler, entry.number, entry.data_hash)
+            if kept is None and away is not None:
+                refusals[entry.number] = away
+                continue
             try:
                 data[entry.number] = self._asked_for(history, scheduler, entry.number) if kept is None else kept
             except running.UNSERVED as error:
-                refusals[entry.number] = running.refusal_of(error)
+                refusals[entry.number] = refusal = running.refusal_of(error)
+                away = None if refusal.reached else refusal
                 continue
             if kept is None and data_hash(data[entry.number]) == entry.data_hash:
                 self._keep(scheduler, entry.number, data[entry.number])

@@ -30,6 +30,7 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 REOPENED = frozenset({Outcome.OPENER_MISSING, Outcome.LAPSED})
 """Outcomes after which a leaf is open to another case."""
+_SAID = frozenset({Opinion.ACCEPT, Opinion.REJECT, Opinion.CANNOT_TELL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +249,6 @@ def _verdicts(reading: _Reading, result: Result, drawn: DrawnSeats) -> dict[Addr
         if signer not in found or said.locks:
             found[signer] = one
     return {node: found[node] for node in drawn.seats if node in found}
-
-
-_SAID = frozenset({Opinion.ACCEPT, Opinion.REJECT, Opinion.CANNOT_TELL})
 
 
 def _last_block(reading: _Reading, segment: int, kind: CaseKind) -> int | None:

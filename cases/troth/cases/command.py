@@ -182,11 +182,11 @@ def summon(
     settings = options.settings()
 
     async def work(office: Office) -> bool:
-        ended = await office.opener.end_summons()
-        found = (await office.opener.assess(held)).summons
-        for one in found:
+        done = bool(await office.opener.end_summons())
+        for one in (await office.opener.assess(held)).summons:
             try:
                 mined = await office.opener.summon(held, one)
+                done = True
                 _say(
                     {"summoned": one.scheduler, "segment": one.segment, "block": mined.block},
                     one.words,
@@ -194,7 +194,7 @@ def summon(
                 )
             except CallRefused as refused:
                 _say({"refused": str(refused)}, str(refused), options.as_json)
-        return bool(ended or found)
+        return done
 
     _run(settings, work, options.as_json)
 

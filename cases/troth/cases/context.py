@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from troth.cases import evidence as files
 from troth.cases.courtroom import ChainView, Courtroom
 from troth.cases.defending import Defender
-from troth.cases.errors import NotYours
+from troth.cases.errors import EvidenceRefused, NotYours
 from troth.cases.evidence import Evidence
 from troth.cases.foreseeing import foreseen
+from troth.cases.gathering import holders_of
 from troth.cases.reviewing import Reviewer
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
-from troth.protocol.market.proceedings import CasePhase
+from troth.protocol.market.proceedings import CasePhase, CaseState
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.views import parameters_of, rules_in
 from troth.protocol.types import Address, Hash32
@@ -121,9 +122,11 @@ class CaseContext:
         reviewer = self.reviewer
         if reviewer is None or reviewer.operator.address not in await self._reviewers(record):
             raise NotYours("This node does not judge in the case", header.case.hex(), _REMEDY)
-        case = Hash32(header.case)
+        if header.segment not in _segments_read(record.state, header.material):
+            raise EvidenceRefused("This is not read in the case", (header.material, header.segment), _REMEDY)
+        case, named = Hash32(header.case), sender in holders_of(record.state, reviewer.operator.address)
         held = reviewer.gatherer.inbox.put(
-            case, sender, header.material, header.segment, header.start, header.size, payload
+            case, sender, header.material, header.segment, header.start, header.size, payload, named=named
         )
         return Furnished(held)
 
@@ -171,3 +174,10 @@ class CaseContext:
         elif header.party == "reviewer" and self.reviewer is not None:
             shown = await self.reviewer.show(seen, case, header.round)
         return (Shown(False), b"") if shown is None else (Shown(True), canonical.encode(shown))
+
+
+def _segments_read(state: CaseState, material: Material) -> set[int]:
+    """Of which segments a reviewer reads a material: rows of the judged one, and of the one before."""
+    if material == "evidence":
+        return {0}
+    return {state.segment, state.segment - 1} if material == "rows" else {state.segment}

@@ -23,6 +23,8 @@ from troth.protocol.types import Address, Hash32
 
 DRAWS_KEPT = 64
 """Draws of cases that a courtroom remembers."""
+AWAY = (ChainError, OSError)
+"""The chain cannot be asked now: nothing was decided, and the next look may succeed."""
 
 
 class CallRefused(TrothError):
@@ -195,7 +197,3 @@ def value_of(seen: ChainView, amount: int) -> int:
     """What goes with a call that puts up an amount: nothing where the asset is a token, which the Bank collects."""
     deployed = seen.state.deployed
     return amount if deployed is not None and deployed.parameters.asset == NO_ADDRESS else 0
-
-
-AWAY = (ChainError, OSError)
-"""The chain cannot be asked now: nothing was decided, and the next look may succeed."""

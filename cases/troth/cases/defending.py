@@ -14,7 +14,7 @@ from troth.cases import calls, hearing
 from troth.cases.courtroom import CallRefused, ChainView, Courtroom
 from troth.cases.foreseeing import foreseen
 from troth.cases.steps import reveals_now
-from troth.cases.supervising import watch_blocks
+from troth.cases.supervising import apart, watch_blocks
 from troth.protocol.market.proceedings import CaseState, NodeReveal
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.views import parameters_of, rules_in
@@ -60,11 +60,13 @@ class Defender:
         for case_id, record in seen.state.cases.items():
             state = record.state
             due = state.phase_block + window * OWN // 8
-            if not self._is_due(record, seen) or seen.next < due:
-                continue
-            shown = await self.show(seen, case_id, state.round)
-            if shown is not None:
-                await self._send(state, shown)
+            if self._is_due(record, seen) and seen.next >= due:
+                await apart(case_id, self._show_on_chain(seen, case_id, state))
+
+    async def _show_on_chain(self, seen: ChainView, case_id: Hash32, state: CaseState) -> None:
+        shown = await self.show(seen, case_id, state.round)
+        if shown is not None:
+            await self._send(state, shown)
 
     def _is_due(self, record: CaseRecord, seen: ChainView) -> bool:
         state = record.state

@@ -12,7 +12,7 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_cases import PIECE_LIMIT, Material
 
 SENDERS = 8
-"""Senders of one case whose deliveries are kept."""
+"""Senders of one case whose deliveries are kept, beside those that the case names."""
 CASES = 256
 """Cases of which deliveries are kept at once."""
 
@@ -27,14 +27,26 @@ class CaseInbox:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def put(  # noqa: PLR0917 - the fields of Furnish
-        self, case: Hash32, sender: Address, material: Material, segment: int, start: int, size: int, data: bytes
+        self,
+        case: Hash32,
+        sender: Address,
+        material: Material,
+        segment: int,
+        start: int,
+        size: int,
+        data: bytes,
+        *,
+        named: bool = False,
     ) -> int:
-        """Keep a piece; how many bytes of the whole are here. EvidenceRefused where it is larger than anything due."""
+        """Keep a piece; how many bytes of the whole are here. EvidenceRefused where it is larger than anything due.
+
+        ``named``: the sender is a party of the case, which finds room beside any crowd.
+        """
         if size > self._limit(material) or start + len(data) > size or len(data) > max(PIECE_LIMIT, SIZE_LIMIT):
             raise EvidenceRefused("Nothing of this size is due", size, "Send what the case is about.")
         path = self._path(case, sender, material, segment)
         if not path.parent.exists():
-            self._require_room(case)
+            self._require_room(case, named=named)
             path.parent.mkdir(mode=0o700, parents=True)
         held = path.stat().st_size if path.exists() else 0
         if start == 0 and held < size:
@@ -49,10 +61,10 @@ class CaseInbox:
         limits: dict[str, int] = {"evidence": SIZE_LIMIT, "rows": self._most_rows, "opening": 64}
         return limits[material]
 
-    def _require_room(self, case: Hash32) -> None:
+    def _require_room(self, case: Hash32, *, named: bool) -> None:
         folder = self._folder / case.hex()
         senders = len(list(folder.iterdir())) if folder.exists() else 0
-        if senders >= SENDERS or (not folder.exists() and len(list(self._folder.iterdir())) >= CASES):
+        if (senders >= SENDERS and not named) or (not folder.exists() and len(list(self._folder.iterdir())) >= CASES):
             raise EvidenceRefused("Others have delivered already", senders, "Nothing more is needed.")
 
     def every(self, case: Hash32, material: Material, segment: int) -> Iterator[bytes]:

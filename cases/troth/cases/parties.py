@@ -39,6 +39,8 @@ from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
 PATIENCE = ChannelPatience(connect=5.0, request=20.0, longest_pause=2.0)
+FETCH_SECONDS, LEAST_RATE = 20.0, 1 << 19
+"""For all of a material, with so many bytes a second on top: a reviewer that waits longer misses its window."""
 Kind = TypeVar("Kind")
 
 
@@ -93,12 +95,14 @@ class ChannelParties:
         start, piece = 0, len(data) if material == "evidence" else PIECE_LIMIT
         while True:
             header = Furnish(case, material, segment, start, len(data))
-            answer = await self._ask(party, header, data[start : start + piece], Furnished)
-            if answer is None or answer[0].held <= start:
-                return answer is not None and answer[0].held >= len(data)
+            sent = data[start : start + piece]
+            answer = await self._ask(party, header, sent, Furnished)
+            if answer is None:
+                return False
+            # Who takes less than it is sent would be sent the rest again and again.
+            if answer[0].held >= len(data) or answer[0].held < start + len(sent):
+                return answer[0].held >= len(data)
             start = answer[0].held
-            if start >= len(data):
-                return True
 
     async def pledge(self, party: Address, case: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
         """A reviewer's signed commitment."""
@@ -118,14 +122,24 @@ class ChannelParties:
 
     async def fetch(self, holder: Address, case: Hash32, material: Material, segment: int, most: int) -> bytes | None:
         """All bytes of a material, at most ``most``; None: the holder has none, or does not answer."""
-        data = b""
+        try:
+            async with asyncio.timeout(FETCH_SECONDS + most / LEAST_RATE):
+                return await self._whole(holder, case, material, segment, most)
+        except TimeoutError:
+            return None
+
+    async def _whole(self, holder: Address, case: Hash32, material: Material, segment: int, most: int) -> bytes | None:
+        data = bytearray()
         while True:
             answer = await self._ask(holder, Fetch(case, material, segment, len(data)), b"", Fetched)
-            if answer is None or not len(answer[1]) or not 0 < answer[0].size <= most:
+            if answer is None or not 0 < answer[0].size <= most:
                 return None
             data += answer[1]
-            if len(data) >= answer[0].size:
-                return data if len(data) == answer[0].size else None
+            if len(data) == answer[0].size:
+                return bytes(data)
+            # A piece that is not whole is the last one, or a holder's that wants to be asked for ever.
+            if len(data) > answer[0].size or len(answer[1]) < PIECE_LIMIT:
+                return None
 
     def _read(self, kind: type[Kind], payload: memoryview) -> Kind | None:
         try:

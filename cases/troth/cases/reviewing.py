@@ -22,7 +22,7 @@ from troth.cases.gathering import Gathered, Gatherer
 from troth.cases.judging import Inputs, JudgingContext, Recompute, ReviewFinding, committed, judge
 from troth.cases.record import PledgeRecord, Record
 from troth.cases.steps import reveals_now
-from troth.cases.supervising import watch_blocks
+from troth.cases.supervising import apart, watch_blocks
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import Signed
@@ -118,23 +118,20 @@ class Reviewer:
 
     async def tick(self, seen: ChainView) -> None:
         """One look at all cases: begin what is new, act on chain where it is time, forget what is over."""
-        for seat in await self._seats(seen):
-            state = seat.state
-            if state.phase is CasePhase.DRAWN:
-                self._prepare(seat)
-                if not seat.ahead:
-                    await self._post_if_due(seat, seen)
-            elif reveals_now(state, seat.rules):
-                await self._reveal_if_due(seat, seen)
+        for case_id, record in seen.state.cases.items():
+            await apart(case_id, self._act(case_id, record, seen))
         self._forget(seen.state)
 
-    async def _seats(self, seen: ChainView) -> list[_Seat]:
-        found = []
-        for case_id, record in seen.state.cases.items():
-            seat = await self._drawn(case_id, record, seen)
-            if seat is not None:
-                found.append(seat)
-        return found
+    async def _act(self, case_id: Hash32, record: CaseRecord, seen: ChainView) -> None:
+        seat = await self._drawn(case_id, record, seen)
+        if seat is None:
+            return
+        if seat.state.phase is CasePhase.DRAWN:
+            self._prepare(seat)
+            if not seat.ahead:
+                await self._post_if_due(seat, seen)
+        elif reveals_now(seat.state, seat.rules):
+            await self._reveal_if_due(seat, seen)
 
     async def _drawn(self, case_id: Hash32, record: CaseRecord, seen: ChainView) -> _Seat | None:
         """This node's seat in a live case, also where the draw is fixed and nobody has said so on chain; None: none."""

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from troth.cases.courtroom import AWAY, Courtroom
+from troth.chain.errors import ChainError
+from troth.protocol.types import Hash32
 
 BLOCK_TIMEOUT = 15.0
 """Seconds after which it looks again, though no block came."""
@@ -40,3 +42,17 @@ async def watch_blocks(look: Callable[[], Awaitable[None]], courtroom: Courtroom
             _log.info("%s goes on", what)
         waits = False
         await courtroom.after(block, BLOCK_TIMEOUT)
+
+
+async def apart(case_id: Hash32, work: Awaitable[object]) -> None:
+    """One case's part of a look: what fails of it keeps no other case waiting. A chain that is away is away for all.
+
+    Raises:
+        ChainError: the chain cannot be asked now.
+    """
+    try:
+        await work
+    except ChainError:
+        raise
+    except Exception as error:  # noqa: BLE001 - deadlines of other cases go on; a message may hold a prompt
+        _log.error("case %s failed and is tried again: %s", case_id.hex(), type(error).__name__)

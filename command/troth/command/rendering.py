@@ -12,19 +12,24 @@ DEFAULT_EXIT_CODE = 1
 UNKNOWN = "The command stopped on an error that it does not know"
 """What is said of an error that no package foresaw: a fault of ours."""
 
-
 INSTALL_AGAIN = (
     "Install Troth again as it was installed: `make setup` in a checkout, otherwise pip with its folder or wheel; "
     "nodes, and clients that check by themselves, need the extra torch."
 )
 """What to do where a package is absent, as after a `git pull` that brought a new one."""
 
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where nothing more can be written; it names no file."""
 
 UNWRITABLE = ("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_FULL")
 """Begins of what SQLite calls a disk or a folder that does not let it write; it names no file."""
+_PATHS: tuple[tuple[type[OSError], str, str], ...] = (
+    (NotADirectoryError, "A file is where a folder should be", "Name a folder, or move the file away."),
+    (FileExistsError, "A file is where a folder should be", "Name a folder, or move the file away."),
+    (IsADirectoryError, "A folder is where a file should be", "Name a file."),
+    (FileNotFoundError, "There is no such file", "Check the path."),
+    (PermissionError, "This may not be read or written", "Change its owner or mode, or name another."),
+)
 
 
 class Rendered(NamedTuple):
@@ -68,15 +73,6 @@ def absent_package(error: BaseException) -> str:
     """The package of somebody else that an import did not find; empty for any other error."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return "" if name == "troth" else name
-
-
-_PATHS: tuple[tuple[type[OSError], str, str], ...] = (
-    (NotADirectoryError, "A file is where a folder should be", "Name a folder, or move the file away."),
-    (FileExistsError, "A file is where a folder should be", "Name a folder, or move the file away."),
-    (IsADirectoryError, "A folder is where a file should be", "Name a file."),
-    (FileNotFoundError, "There is no such file", "Check the path."),
-    (PermissionError, "This may not be read or written", "Change its owner or mode, or name another."),
-)
 
 
 def _about_a_path(error: OSError) -> Rendered:

@@ -25,6 +25,11 @@ from troth.overlay.relay.limits import TokenBucket
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 
+HOSTS = 4096
+"""Addresses whose rate of posts is remembered."""
+Bonded = Callable[[Address, str], bool]
+"""Whether an operator is registered on chain as this kind, with its stake, and not leaving."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -71,14 +76,6 @@ def network_of(host: str) -> str:
     """The /16 of an IPv4 address, the /32 of an IPv6 one: what one provider gives to many customers."""
     address = ipaddress.ip_address(host)
     return str(ipaddress.ip_network((address, 16 if address.version == 4 else 32), strict=False))
-
-
-HOSTS = 4096
-"""Addresses whose rate of posts is remembered."""
-
-
-Bonded = Callable[[Address, str], bool]
-"""Whether an operator is registered on chain as this kind, with its stake, and not leaving."""
 
 
 class Posts:

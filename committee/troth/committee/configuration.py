@@ -63,6 +63,7 @@ PERIOD, VALID = 3600, 3 * 3600
 _Period = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_VALIDITY)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MAXIMUM_RELAYS)]
+_Version = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=255)]], msgspec.Meta(min_length=4, max_length=4)]
 
 
 class _MemberChainTable(Section, frozen=True, forbid_unknown_fields=True):
@@ -130,9 +131,6 @@ class RatingPlace:
     least: int
     agreeing: int
     terms: RatingTerms
-
-
-_Version = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=255)]], msgspec.Meta(min_length=4, max_length=4)]
 
 
 class _AttestationTable(Section, frozen=True, forbid_unknown_fields=True):

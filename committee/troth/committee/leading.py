@@ -23,6 +23,11 @@ from troth.protocol.errors import InvalidSignature
 from troth.protocol.types import Address
 from troth.transport.errors import OverlayError
 
+log = logging.getLogger(__name__)
+SHORTEST_WAIT, LONGEST_WAIT = 4.0, 60.0
+"""Seconds for the other members' opinions, which connect to relays first."""
+SHORTEST_TICK, LONGEST_TICK = 0.2, 30.0
+
 
 def common_entries(
     own: frozenset[bytes], others: Mapping[Address, frozenset[bytes]], needed: int
@@ -40,13 +45,6 @@ def common_entries(
         best = max(sorted(left), key=lambda operator: len(kept & left[operator]))
         kept &= left.pop(best)
     return kept
-
-
-log = logging.getLogger(__name__)
-
-SHORTEST_WAIT, LONGEST_WAIT = 4.0, 60.0
-"""Seconds for the other members' opinions, which connect to relays first."""
-SHORTEST_TICK, LONGEST_TICK = 0.2, 30.0
 
 
 class Leading:

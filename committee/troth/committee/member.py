@@ -1,7 +1,4 @@
-"""One member: what it holds, which lists it signs, which it serves.
-
-What a member counts for Prometheus.
-"""
+"""One member: what it holds, which lists it signs, which it serves, and what it counts for Prometheus."""
 
 from __future__ import annotations
 
@@ -41,6 +38,10 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import address_of
 from troth.protocol.types import Address
 
+log = logging.getLogger(__name__)
+SHORTEST_CHECK, LONGEST_CHECK = 2.0, 30.0
+"""Seconds: at most half of what the leader waits for an opinion."""
+
 
 class MemberMetrics:
     """One registry per member, so that several in one process do not collide."""
@@ -54,12 +55,6 @@ class MemberMetrics:
         self.led = Counter("troth_committee_led", "Slots led by this member.", ["outcome"], registry=self.registry)
         self.refused = Counter("troth_committee_refused", "Entries refused.", ["way"], registry=self.registry)
         self.taken = Counter("troth_committee_taken", "Descriptors taken.", ["kind"], registry=self.registry)
-
-
-log = logging.getLogger(__name__)
-
-SHORTEST_CHECK, LONGEST_CHECK = 2.0, 30.0
-"""Seconds: at most half of what the leader waits for an opinion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +148,14 @@ class Member:
         if not everything:
             return entries
         checks = {asyncio.create_task(self._is_acceptable(entry)): entry.name for entry in everything}
-        done, late = await asyncio.wait(
-            checks, timeout=min(LONGEST_CHECK, max(SHORTEST_CHECK, self.schedule.period / 5))
-        )
-        for check_of_one in late:
-            check_of_one.cancel()
+        try:
+            done, _ = await asyncio.wait(
+                checks, timeout=min(LONGEST_CHECK, max(SHORTEST_CHECK, self.schedule.period / 5))
+            )
+        finally:
+            # Also where who asked has left: thousands of probes would go on for nobody.
+            for check_of_one in checks:
+                check_of_one.cancel()
         return entries.only({checks[one] for one in done if one.result()})
 
     async def sign(self, proposal: Proposal) -> tuple[bytes, bytes]:

@@ -18,6 +18,9 @@ from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.reputation_events import ReputationState
 from troth.protocol.types import ZERO_HASH
 
+MOST_LATE = 0.75
+"""Of members' own questions, how many come at most when no leader asks: later ones find nobody silent any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpochMoment:
@@ -81,10 +84,6 @@ class EpochMoment:
     def due_of_attempt(self, late: float, moment: float) -> float:
         """At which progress a member asks by itself; ``late`` is `late_part`."""
         return due_of_attempt(moment, self.asking, late)
-
-
-MOST_LATE = 0.75
-"""Of members' own questions, how many come at most when no leader asks: later ones find nobody silent any more."""
 
 
 def late_part(asking: float, listed: int, own: int) -> float:

@@ -36,6 +36,8 @@ from troth.transport.server import TlsServer, run_until_stopped
 log = logging.getLogger(__name__)
 
 MEMBERSHIP_SECONDS = 60.0
+SHORTEST_MEMORY = 60.0
+"""Seconds for which an answer counts where lists come faster than on a real network."""
 
 
 def nobody_bonded(_operator: Address, _kind: str) -> bool:
@@ -64,13 +66,12 @@ async def follow_membership(chain: Chain, member: Member, seconds: float = MEMBE
         except CommitteeUnknown as error:
             log.warning("the members stay those that were read last: %s", error)
             continue
+        except Exception:
+            log.exception("the members stay those that were read last")
+            continue
         if found != member.membership:
             log.info("the committee has %d members now", len(found.members))
             member.membership = found
-
-
-SHORTEST_MEMORY = 60.0
-"""Seconds for which an answer counts where lists come faster than on a real network."""
 
 
 async def serve(folder: Path, password_file: Path | None) -> None:

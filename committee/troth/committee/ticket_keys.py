@@ -120,13 +120,13 @@ class TicketKeyStore:
         rows = self._database.execute("SELECT dealer, body FROM held WHERE epoch = ?", (epoch,)).fetchall()
         return {Address(dealer): _unpacked(body, DealtShares) for dealer, body in rows}
 
-    def keep_signed(self, proposal: KeyProposal, keys: Hash32) -> None:
-        """Before the signature leaves: of which dealers these keys are made."""
+    def keep_dealers(self, proposal: KeyProposal, keys: Hash32) -> None:
+        """Of which dealers these keys are made; before this member's signature under them leaves."""
         values = proposal.epoch, keys, msgspec.msgpack.encode(proposal)
         self._database.execute("INSERT OR IGNORE INTO signed VALUES (?, ?, ?)", values)
 
-    def signed(self, epoch: int, keys: Hash32) -> KeyProposal | None:
-        """The dealers that make these keys, where this member signed them."""
+    def dealers(self, epoch: int, keys: Hash32) -> KeyProposal | None:
+        """The dealers that make these keys, where this member signed or adopted them."""
         query = "SELECT dealers FROM signed WHERE epoch = ? AND keys = ?"
         row = self._database.execute(query, (epoch, keys)).fetchone()
         return None if row is None else _unpacked(row[0], KeyProposal)
@@ -166,6 +166,7 @@ class TicketKeyMember:
         self._denominations = denominations
         self._store = store
         self._ready: dict[int, MemberShare] = {}
+        self._askers: dict[int, set[Address]] = {}
 
     # ---- dealing
 
@@ -212,6 +213,14 @@ class TicketKeyMember:
         """Which dealings of an epoch this member holds good shares of."""
         return {dealer: given.dealing.digest for dealer, given in self._store.held(epoch).items()}
 
+    def asked_by(self, epoch: int, operator: Address) -> None:
+        """A member has no share of an epoch's keys: it may lack this member's dealing."""
+        self._askers.setdefault(epoch, set()).add(operator)
+
+    def take_askers(self, epoch: int) -> set[Address]:
+        """Who asked since this was called last."""
+        return self._askers.pop(epoch, set())
+
     # ---- keys
 
     def propose(self, epoch: int, holdings: Mapping[Address, Mapping[Address, Hash32]], needed: int) -> KeyProposal:
@@ -232,16 +241,26 @@ class TicketKeyMember:
 
     def sign(self, proposal: KeyProposal, needed: int) -> tuple[EpochKeys, bytes]:
         """The keys that a proposal makes, and this member's signature; raises TicketsRefused for others."""
-        held = self._store.held(proposal.epoch)
         if len({dealer for dealer, _ in proposal.dealers}) < needed:
             raise TicketsRefused(f"Keys are made of {needed} dealings or more", len(proposal.dealers), "Wait.")
-        for dealer, digest in proposal.dealers:
-            mine = held.get(Address(dealer))
-            if mine is None or mine.dealing.digest != digest:
-                raise TicketsRefused("This member holds no such dealing", dealer, "Propose dealers that all hold.")
-        keys = self._keys(proposal, held)
-        self._store.keep_signed(proposal, keys.digest)
+        keys = self._keys_held(proposal)
+        self._store.keep_dealers(proposal, keys.digest)
         return keys, typed_data.sign(messages.keys_message(keys), self.domain, self._secret)
+
+    def dealers(self, epoch: int, digest: Hash32) -> KeyProposal | None:
+        """The dealers that make the keys that the chain names by ``digest``; None where this member has no share."""
+        return self._store.dealers(epoch, digest)
+
+    def adopt(self, proposal: KeyProposal, digest: Hash32) -> None:
+        """Take a share of keys that others registered; raises TicketsRefused where these dealers make other keys.
+
+        Whoever names the dealers need not be believed: the chain names the keys, and each dealing was checked.
+        """
+        keys = self._keys_held(proposal)
+        if keys.digest != digest:
+            what = "These dealers make other keys than the chain names"
+            raise TicketsRefused(what, keys.digest, "Name those that made the epoch's keys.")
+        self._store.keep_dealers(proposal, digest)
 
     def is_signed_by(self, proposal: KeyProposal, signature: bytes, operator: Address) -> bool:
         """Whether a member signed the keys that a proposal makes."""
@@ -256,7 +275,7 @@ class TicketKeyMember:
         ready = self._ready.get(epoch)
         # A reorganisation may bring other keys of the same epoch.
         if ready is None or ready.keys.digest != digest:
-            proposal = self._store.signed(epoch, digest)
+            proposal = self._store.dealers(epoch, digest)
             if proposal is None:
                 return None
             held = self._store.held(epoch)
@@ -267,7 +286,17 @@ class TicketKeyMember:
     def forget_before(self, epoch: int) -> None:
         """Erase the shares of older epochs."""
         self._ready = {one: share for one, share in self._ready.items() if one >= epoch}
+        self._askers = {one: askers for one, askers in self._askers.items() if one >= epoch}
         self._store.forget_before(epoch)
+
+    def _keys_held(self, proposal: KeyProposal) -> EpochKeys:
+        """The keys that a proposal makes; raises TicketsRefused where this member lacks one of its dealings."""
+        held = self._store.held(proposal.epoch)
+        for dealer, digest in proposal.dealers:
+            mine = held.get(Address(dealer))
+            if mine is None or mine.dealing.digest != digest:
+                raise TicketsRefused("This member holds no such dealing", dealer, "Propose dealers that all hold.")
+        return self._keys(proposal, held)
 
     def _keys(self, proposal: KeyProposal, held: Mapping[Address, DealtShares]) -> EpochKeys:
         try:

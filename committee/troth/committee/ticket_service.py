@@ -3,6 +3,7 @@
 POST /v1/tickets/dealings      member to member: a dealing, and the receiver's shares
 POST /v1/tickets/holdings      member to member: which dealings do you hold?
 POST /v1/tickets/proposals     member to member: sign the keys that these dealings make
+POST /v1/tickets/dealers       member to member: whose dealings make the keys that the chain names?
 GET  /v1/tickets/keys/{epoch}  anybody: the keys with their commitments
 POST /v1/tickets/signatures    anybody: sign the blinded points of a purchase
 
@@ -36,8 +37,8 @@ from troth.protocol.tickets.purchases import Purchase, root_of
 from troth.protocol.tickets.signing import encoded, sign_blinded
 from troth.protocol.tickets.wire import LARGEST_REQUEST, decode_request, encode_keys
 
-DEAL, HOLDINGS, PROPOSE = "ticket dealing", "ticket holdings", "ticket keys"
-PATHS = {DEAL: "dealings", HOLDINGS: "holdings", PROPOSE: "proposals"}
+DEAL, HOLDINGS, PROPOSE, DEALERS = "ticket dealing", "ticket holdings", "ticket keys", "ticket dealers"
+PATHS = {DEAL: "dealings", HOLDINGS: "holdings", PROPOSE: "proposals", DEALERS: "dealers"}
 LARGEST_BODY = {DEAL: 2**18, HOLDINGS: 0, PROPOSE: 2**13}
 SIGNING_AT_ONCE = 2
 """Purchases whose points are signed at once: 256 points are 60 ms of a core."""
@@ -157,6 +158,17 @@ def _member_routes(router: APIRouter, office: TicketOffice) -> None:
         needed = threshold(len(office.membership().members))
         _, signature = await asyncio.to_thread(member.sign, proposal, needed)
         return _octets(signature)
+
+    @router.post("/dealers")
+    async def dealers(request: Request) -> Response:
+        announced = announced_by_member(DEALERS, request, office.membership())
+        await _require_epoch(office, announced.slot, announced)
+        member.asked_by(announced.slot, announced.sender)
+        digest = await office.chain.read(messages.dealing_of(announced.slot))
+        found = await asyncio.to_thread(member.dealers, announced.slot, digest)
+        if found is None:
+            raise TicketsRefused("This member has no share of the epoch's key", announced.slot, "Ask the others.")
+        return _octets(msgspec.msgpack.encode(found))
 
 
 async def _require_epoch(office: TicketOffice, epoch: int, announced: Announced) -> None:

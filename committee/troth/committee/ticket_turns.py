@@ -4,6 +4,10 @@ Every member deals to all, again and again until each has taken it. Members then
 first whose turn it is asks who holds what, proposes the dealers that enough hold, gathers signatures and registers the
 keys. One that is silent, or dead, is followed by the next after a while. The chain takes the first keys; two members
 that propose at once do no harm.
+
+Keys are made of all members' dealings, or, where one does not come in time, without it: a member that has no share is
+missing when tickets are signed, and then one death fewer is borne. Whoever comes later gets its share of the keys: it
+asks the others whose dealings they are made of, and these deal to it.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ from troth.chain.deployment import submit
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.committee import requests
-from troth.committee.errors import CommitteeError
-from troth.committee.ticket_keys import DealtShares, KeyProposal, TicketKeyMember
-from troth.committee.ticket_service import DEAL, HOLDINGS, PATHS, PROPOSE
+from troth.committee.errors import CommitteeError, TicketsRefused
+from troth.committee.ticket_keys import DealtShares, KeyProposal, TicketKeyMember, decode_body
+from troth.committee.ticket_service import DEAL, DEALERS, HOLDINGS, PATHS, PROPOSE
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import threshold
@@ -43,7 +47,8 @@ class TicketTurns:
 
     Args:
         poll: seconds between looks at the chain.
-        patience: seconds that each member before this one has to register keys.
+        patience: seconds that all members have to deal before keys are made without some, that each member before
+            this one has to register keys, and between attempts to reach those that have no share of registered ones.
     """
 
     key: Key
@@ -55,6 +60,7 @@ class TicketTurns:
     patience: float
     _taken: dict[int, set[Address]] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
+    _handed: dict[int, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """For ever; what fails is tried again."""
@@ -63,23 +69,73 @@ class TicketTurns:
                 await self.turn()
             except (ChainError, CommitteeError, ProtocolError) as error:
                 log.warning("keys of tickets wait: %s", error)
+            except Exception:
+                # As every turn of a member: nothing may end it, or it deals no keys any more.
+                log.exception("keys of tickets wait")
             await asyncio.sleep(self.poll)
 
     async def turn(self) -> None:
         """One look: this epoch's keys and the next one's. What is too old is erased whatever comes after."""
         now = await self.chain.read(messages.epoch_now())
         await asyncio.to_thread(self.member.forget_before, now - 1)
+        failures: list[ChainError | CommitteeError | ProtocolError] = []
         for epoch in (now, now + 1):
-            digest = await self.chain.read(messages.dealing_of(epoch))
-            if digest != ZERO_HASH:
-                await asyncio.to_thread(self.member.share, epoch, digest)
-                continue
+            try:
+                await self._look(epoch)
+            except (ChainError, CommitteeError, ProtocolError) as error:
+                failures.append(error)
+        for kept in (self._taken, self._since, self._handed):
+            for epoch in [epoch for epoch in kept if epoch < now]:
+                del kept[epoch]
+        if failures:
+            raise failures[0]
+
+    async def _look(self, epoch: int) -> None:
+        digest = await self.chain.read(messages.dealing_of(epoch))
+        if digest != ZERO_HASH:
+            await self._hand_on(epoch, digest)
+            return
+        await self._deal(epoch)
+        since = self._since.setdefault(epoch, time.monotonic())
+        waited = time.monotonic() - since - self._place(epoch) * self.patience
+        if waited >= 0:
+            await self._propose(epoch, whole=waited < self.patience)
+
+    async def _hand_on(self, epoch: int, digest: Hash32) -> None:
+        """Of registered keys: get this member's share where it has none, and give those of others that lack theirs."""
+        if await asyncio.to_thread(self.member.share, epoch, digest) is None:
+            await self._adopt(epoch, digest)
+        asked = self.member.take_askers(epoch)
+        self._taken.setdefault(epoch, set()).difference_update(asked)
+        last = self._handed.get(epoch)
+        if not asked and last is not None and time.monotonic() < last + self.patience:
+            return
+        self._handed[epoch] = time.monotonic()
+        dealers = await asyncio.to_thread(self.member.dealers, epoch, digest)
+        if dealers is not None and self.member.operator in {dealer for dealer, _ in dealers.dealers}:
             await self._deal(epoch)
-            since = self._since.setdefault(epoch, time.monotonic())
-            if time.monotonic() >= since + self._place(epoch) * self.patience:
-                await self._propose(epoch)
-        self._taken = {epoch: taken for epoch, taken in self._taken.items() if epoch >= now}
-        self._since = {epoch: since for epoch, since in self._since.items() if epoch >= now}
+
+    async def _adopt(self, epoch: int, digest: Hash32) -> None:
+        """Ask the others whose dealings the keys are made of, and believe the first that names those of the chain."""
+        for proposal in await self._dealers(epoch):
+            try:
+                await asyncio.to_thread(self.member.adopt, proposal, digest)
+            except TicketsRefused as error:
+                log.info("no share of the keys of epoch %d yet: %s", epoch, error)
+                continue
+            log.info("this member has its share of the keys of epoch %d, which others registered", epoch)
+            return
+
+    async def _dealers(self, epoch: int) -> list[KeyProposal]:
+        """What others say, each once."""
+        others = [one for one in self._operators() if one != self.member.operator]
+        found = []
+        for answer in set(await asyncio.gather(*(self._ask(one, DEALERS, b"", epoch) for one in others))) - {b""}:
+            try:
+                found.append(decode_body(answer, KeyProposal))
+            except TicketsRefused as error:
+                log.info("a member names no dealers of epoch %d: %s", epoch, error)
+        return [one for one in found if one.epoch == epoch]
 
     def _operators(self) -> list[Address]:
         return sorted((one.operator for one in self.membership().members), key=address_to_bytes)
@@ -106,9 +162,15 @@ class TicketTurns:
     async def _give(self, operator: Address, shares: DealtShares) -> bytes:
         return await self._ask(operator, DEAL, msgspec.msgpack.encode(shares), shares.epoch)
 
-    async def _propose(self, epoch: int) -> None:
-        needed = threshold(len(self._operators()))
+    async def _propose(self, epoch: int, *, whole: bool) -> None:
+        """Have keys signed and register them; ``whole``: only if every member holds every member's dealing."""
+        operators = set(self._operators())
+        needed = threshold(len(operators))
         holdings = await self._holdings(epoch)
+        held = sum(set(one) == operators for one in holdings.values())
+        if whole and held < len(operators):
+            what = f"Of {len(operators)} members so many hold all dealings of epoch {epoch}"
+            raise TicketsRefused(what, held, f"The others have {self.patience:g} s.")
         proposal = self.member.propose(epoch, holdings, needed)
         keys, own = await asyncio.to_thread(self.member.sign, proposal, needed)
         signatures = {self.member.operator: own} | await self._signatures(proposal)

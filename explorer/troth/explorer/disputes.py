@@ -102,6 +102,8 @@ DISPUTE_QUERIES: Mapping[str, Query] = {
         filters={"dispute": "dispute = ?"},
     ),
 }
+Step = tuple[str, str, str]
+"""Lane, words, and an amount; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +191,6 @@ def tensor_name(matter: Matter, state: Dispute) -> str:
     layer, operation = matter.first + alone // OPERATIONS, Operation(alone % OPERATIONS)
     where = "the last norm" if layer == matter.layers else f"layer {layer}"
     return f"{operation.name.lower().replace('_', ' ')} of {where}{', nudged' if nudged else ''}"
-
-
-Step = tuple[str, str, str]
-"""Lane, words, and an amount; empty: none."""
 
 
 def _lanes(event: DisputeEvent, before: Life, now: Life, call: str) -> Iterator[Step]:

@@ -146,6 +146,8 @@ _FINDINGS_KEPT = 500
 """Findings of one source that are kept; a broken log would have one a line, and the tallies count them all."""
 _TEXT = 400
 """Characters of a finding's message: most of it is others' words."""
+LogsAfter = Callable[[int], Sequence[EventLog]]
+"""The chain's logs in blocks above a number, in the order of the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +163,6 @@ class EntryName:
     def source(self) -> str:
         """What its findings are filed under."""
         return f"{self.scheduler}/{self.number}"
-
-
-LogsAfter = Callable[[int], Sequence[EventLog]]
-"""The chain's logs in blocks above a number, in the order of the chain."""
 
 
 @dataclass(slots=True)

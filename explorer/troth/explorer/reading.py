@@ -142,37 +142,35 @@ class Reader:
         self.index.disputed(await asyncio.to_thread(read_disputes, subject))
         if self.settings.services is not None:
             self.index.served(await self.settings.services.read(subject), self.settings.reproduce)
-        silent: set[Address] = set()
+        # Who is away is not asked for every entry in turn.
+        away: dict[Address, logs.MissingLogData] = {}
         for entry in self.index.waiting(ENTRIES_AT_ONCE):
-            if entry.scheduler in silent:
-                continue
-            lines, found, answered = await asyncio.to_thread(self._examine, subject, entry)
+            lines, found, refusal = await asyncio.to_thread(self._examine, subject, entry, away.get(entry.scheduler))
             # In the loop's thread, as every write: two threads would write into each other's transactions.
             self.index.examined(entry, lines, found, self.settings.reproduce)
             self.watcher.release()
-            if not answered:
-                # Who is away is not asked for every entry in turn.
-                silent.add(entry.scheduler)
+            if refusal is not None and not refusal.reached:
+                away[entry.scheduler] = refusal
 
     def _examine(
-        self, subject: AuditSubject, entry: EntryName
-    ) -> tuple[tuple[log_data.LogLine, ...], tuple[CheckReport, ...], bool]:
-        """An entry's lines, what the audit says of them, and whether its scheduler answered."""
-        served = self.watcher.served_by(subject.history, entry.scheduler, {entry.number})
+        self, subject: AuditSubject, entry: EntryName, away: logs.MissingLogData | None
+    ) -> tuple[tuple[log_data.LogLine, ...], tuple[CheckReport, ...], logs.MissingLogData | None]:
+        """An entry's lines, what the audit says of them, and why there are none; ``away``: its scheduler is not asked,
+        for this reason."""
+        served = self.watcher.served_by(subject.history, entry.scheduler, {entry.number}, away)
         try:
             reports = logs.examine(subject, served, {entry.number})
         except (ProtocolError, ValueError, LookupError, ArithmeticError, TypeError) as error:
             # As an audit's other checks: what nobody foresaw in a stranger's data keeps no other entry waiting.
             what = f"Entry {entry.number} could not be examined: {type(error).__name__}: {error}"
             finding = Finding("M13", FindingKind.INCOMPLETE, what, party=entry.scheduler, role="scheduler")
-            return (), (CheckReport("M13", logs.TITLES["M13"], (CheckResult(None, (finding,)),)),), True
+            return (), (CheckReport("M13", logs.TITLES["M13"], (CheckResult(None, (finding,)),)),), None
         data = served.data.get(entry.number, b"")
         lines: tuple[log_data.LogLine, ...] = ()
         if log_data.written(log_data.data_hash(data)) == entry.data_hash:
             with suppress(ProtocolError):
                 lines = log_data.decode_data(data)
-        refusal = served.refusals.get(entry.number)
-        return lines, reports, refusal is None or refusal.reached
+        return lines, reports, served.refusals.get(entry.number)
 
 
 async def read(settings: ReaderSettings, once: bool = False) -> None:

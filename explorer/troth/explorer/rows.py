@@ -31,6 +31,26 @@ AMOUNT_DIGITS = 30
 """A uint96 has at most 29 digits: amounts are text that sorts as numbers do."""
 LATEST = 1 << 62
 """A block after every other: what is in force now."""
+DEPLOYMENT = "deployment"
+_ORDER = (
+    ("case decided", on.CaseDecided),
+    ("case opened", on.CaseOpened),
+    ("reviews", on.ReviewsCommitted | on.ReviewPosted | on.Revealed),
+    ("reviewers drawn", on.ReviewersDrawn | on.CaseRestarted | on.CaseSeeded),
+    ("conviction by proof", on.FaultProven),
+    ("summons", on.Summoned | on.SummonsAnswered | on.SummonsUnanswered | on.PassedOn | on.Responded | on.NodeSilent),
+    ("log entry", on.EntryLogged),
+    ("claim", on.Claimed | on.Objected | on.ObjectionAnswered | on.ClaimStruck | on.ClaimSettled),
+    ("tab closed", on.TabClosed | on.TabClosing),
+    ("tab opened", on.TabOpened | on.TabToppedUp),
+    ("vouchers redeemed", on.TabRedeemed),
+    ("registration", on.NodeRegistered | on.SchedulerRegistered),
+    ("prices and slices", on.AskChanged | on.SliceChanged | on.EndpointChanged | on.PayoutChanged),
+    ("leaving", on.Deregistered | on.StakeWithdrawn | on.Evicted),
+    ("model or class", on.ModelRegistered | on.ClassRegistered),
+    (DEPLOYMENT, on.Begun | on.PartCreated | on.Deployed),
+    ("money", on.Moved | on.MovedMany | on.Collected | on.Withdrawn),
+)
 
 
 def amount_text(value: int) -> str:
@@ -449,28 +469,6 @@ def order_of(task: Hash32 | None) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- gas
-
-
-DEPLOYMENT = "deployment"
-_ORDER = (
-    ("case decided", on.CaseDecided),
-    ("case opened", on.CaseOpened),
-    ("reviews", on.ReviewsCommitted | on.ReviewPosted | on.Revealed),
-    ("reviewers drawn", on.ReviewersDrawn | on.CaseRestarted | on.CaseSeeded),
-    ("conviction by proof", on.FaultProven),
-    ("summons", on.Summoned | on.SummonsAnswered | on.SummonsUnanswered | on.PassedOn | on.Responded | on.NodeSilent),
-    ("log entry", on.EntryLogged),
-    ("claim", on.Claimed | on.Objected | on.ObjectionAnswered | on.ClaimStruck | on.ClaimSettled),
-    ("tab closed", on.TabClosed | on.TabClosing),
-    ("tab opened", on.TabOpened | on.TabToppedUp),
-    ("vouchers redeemed", on.TabRedeemed),
-    ("registration", on.NodeRegistered | on.SchedulerRegistered),
-    ("prices and slices", on.AskChanged | on.SliceChanged | on.EndpointChanged | on.PayoutChanged),
-    ("leaving", on.Deregistered | on.StakeWithdrawn | on.Evicted),
-    ("model or class", on.ModelRegistered | on.ClassRegistered),
-    (DEPLOYMENT, on.Begun | on.PartCreated | on.Deployed),
-    ("money", on.Moved | on.MovedMany | on.Collected | on.Withdrawn),
-)
 
 
 def transaction_rows(events: Sequence[Any]) -> list[Row]:

@@ -61,8 +61,11 @@ STATES: Mapping[str, str] = {
     "waiting": "waiting",
 }
 
-
 _LONG = re.compile("0x[0-9a-f]{5,}")
+
+LEADERS = {
+    "proved": "by VRF, proof holds", "by_seed": "by the seed", "wrong": "proof or draw is wrong", "unseen": "not seen",
+}  # fmt: skip
 
 
 def family(architecture: str) -> str:
@@ -165,11 +168,6 @@ def day(seconds: int) -> str:
 def score(billionths: int) -> str:
     """A score or credit, 0 to 1, rounded down: what is below the bar never looks as if it were at it."""
     return f"{billionths // 10**6 / 1000:.3f}"
-
-
-LEADERS = {
-    "proved": "by VRF, proof holds", "by_seed": "by the seed", "wrong": "proof or draw is wrong", "unseen": "not seen",
-}  # fmt: skip
 
 
 def _named(table: Mapping[str, str]) -> Callable[[str], str]:

@@ -8,16 +8,6 @@ from troth.protocol.amounts import Asset
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import NO_ADDRESS, Parameters
 
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """One parameter: its name, its value for a person, and what follows from it."""
-
-    name: str
-    value: str
-    meaning: str
-
-
 WINDOWS = {
     "lag": "D: an answer that was not drawn is paid this long after it, so that a burst of lies is found unpaid",
     "summons_window": "how long a party that was summoned on chain has to show what it owes; silence convicts it",
@@ -33,6 +23,15 @@ WINDOWS = {
     "reference_age": "how old the block may be that an order's draw refers to",
     "suspension_pause": "a node that was suspended by a case cannot be suspended again for this long",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One parameter: its name, its value for a person, and what follows from it."""
+
+    name: str
+    value: str
+    meaning: str
 
 
 def duration(seconds: float) -> str:

@@ -39,6 +39,7 @@ GAS_A_BYTE, CONSTRUCTOR_GAS, PRICE_GAS = (
     {"tickets": 170_000, "reputation": 260_000, "organisations": 60_000},
     6_000,
 )
+DISTRUST = "Trust it with nothing. Where you expected your own: is this the chain, and the release, of its file?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,3 @@ class ServiceVerifier:
             return (None if reputation is None else reputation.address,)
         market = self.contracts.bank if name == "tickets" else self.contracts.registry
         return self.committee, market
-
-
-DISTRUST = "Trust it with nothing. Where you expected your own: is this the chain, and the release, of its file?"

@@ -21,6 +21,11 @@ from troth.protocol.market.types import NO_ADDRESS
 
 NARROWEST, WIDEST = 80, 120
 """Columns of a line."""
+_ENDS = {
+    0: "the network is what its file says",
+    1: "the network is NOT what its file says",
+    3: "what could be checked holds; not everything could",
+}
 
 
 def chain_text(chain: ProbedChain) -> str:
@@ -200,13 +205,6 @@ def verification_text(verification: Verification) -> str:
         if one.remedy:
             lines.append(f"         to do: {one.remedy}")
     return "\n".join([*lines, _ENDS[verification.exit_code]])
-
-
-_ENDS = {
-    0: "the network is what its file says",
-    1: "the network is NOT what its file says",
-    3: "what could be checked holds; not everything could",
-}
 
 
 def told_of_verification(verification: Verification) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import TypeVar
 
@@ -53,8 +54,15 @@ class Chain:
         """Connect; WrongChain if the node is on another chain than ``chain_id`` or has no code at ``contract``."""
         rpc = Rpc(url, timeout=timeout, attempts=attempts)
         try:
-            found = await require_chain(rpc, chain_id)
-            if not decoding.data(await rpc.request("eth_getCode", contract, "latest")):
+            # At once: a slow node takes as long for both as for one.
+            code = asyncio.ensure_future(rpc.request("eth_getCode", contract, "latest"))
+            try:
+                found = await require_chain(rpc, chain_id)
+                there = decoding.data(await code)
+            finally:
+                code.cancel()
+                await asyncio.gather(code, return_exceptions=True)
+            if not there:
                 raise WrongChain(f"No contract lives there on chain {found}", contract, "Check --contract and --rpc.")
         except BaseException:
             await rpc.close()

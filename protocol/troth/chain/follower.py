@@ -36,6 +36,9 @@ STALE_SECONDS = 60.0
 TOGETHER = 16
 """Blocks whose headers, and then logs, are asked for at once: a slow node takes as long for one, and a public node
 refuses many more."""
+SLOW_SECONDS = 1.0
+"""A node that takes so long for its newest header is asked for all recent blocks at once. In parts, as many blocks may
+come while it answers as are asked for, and its newest one is never reached."""
 
 REWINDS = 4
 """Reorganisations in a row that one look at the chain follows before it gives up for now."""
@@ -240,7 +243,9 @@ class Follower(Generic[Folded]):
         self.failure = error if isinstance(error, ChainError) else _not_followed(error)
 
     async def _follow_head(self) -> None:
+        asked = time.monotonic()
         head = await self._header(None)
+        together = TOGETHER if time.monotonic() - asked < SLOW_SECONDS else WINDOW
         tip = self._store.tip()
         if tip == (head.number, head.hash):
             return
@@ -251,23 +256,27 @@ class Follower(Generic[Folded]):
             if followed is None or followed.hash != tip[1]:
                 raise _Reorganised
         await self._follow_settled(settled)
-        await self._follow_recent(head)
+        await self._follow_recent(head, together)
 
     async def _follow_settled(self, last: int) -> None:
         """Blocks too old to be reorganised, many at a time."""
         first = self._next_block()
         while first <= last:
             end = min(first + SPAN - 1, last)
-            header = await self._header(end)
-            logs = await self._chain.logs(first, end)
+            asked = asyncio.ensure_future(self._chain.logs(first, end))
+            try:
+                header = await self._header(end)
+                logs = await asked
+            finally:
+                asked.cancel()
             self._advance(header, logs)
             await self._announce()
             first = end + 1
 
-    async def _follow_recent(self, head: Block) -> None:
+    async def _follow_recent(self, head: Block, together: int) -> None:
         """Blocks that may still be reorganised: each linked to the one before, its logs by its hash."""
-        for first in range(self._next_block(), head.number + 1, TOGETHER):
-            last = min(first + TOGETHER - 1, head.number)
+        for first in range(self._next_block(), head.number + 1, together):
+            last = min(first + together - 1, head.number)
             before = await _all(*(self._header(number) for number in range(first, min(last + 1, head.number))))
             headers = [*before, head] if last == head.number else before
             self._require_linked(headers)

@@ -44,14 +44,14 @@ class Rpc:
     """One node; whatever is asked of it may be repeated: reads, and sending one same signed transaction."""
 
     def __init__(self, url: str, *, timeout: float | None = None, attempts: int = ATTEMPTS) -> None:
-        """``timeout``: seconds for one answer; by default half of what a request may take with its repetitions."""
+        """``timeout``: seconds for one answer; by default all that a request may take with its repetitions."""
         self.place = without_credentials(url)
         if not url.startswith(("http://", "https://")):
             raise ChainUnavailable("The RPC address must be http or https", self.place, "Correct --rpc.")
         self._attempts = attempts
         self._url = url
         self._limit = waiting_limit()
-        self._timeout = self._limit / 2 if timeout is None else timeout
+        self._timeout = self._limit if timeout is None else timeout
         self._numbers = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
 
@@ -74,10 +74,31 @@ class Rpc:
         self, failures: list[ChainUnavailable | RpcRefused], method: str, parameters: tuple[object, ...]
     ) -> Any:
         try:
-            return await self._once(method, parameters)
+            return await self._in_time(method, parameters)
         except (ChainUnavailable, RpcRefused) as error:
             failures.append(error)
             raise
+
+    async def _in_time(self, method: str, parameters: tuple[object, ...]) -> Any:
+        """One answer. After half of the time it is asked for once more beside the first request, which goes on.
+
+        A connection that a router has forgotten never answers, and another one does; a slow node answers the first.
+        """
+        asking = {asyncio.ensure_future(self._once(method, parameters))}
+        try:
+            answered, _ = await asyncio.wait(asking, timeout=self._timeout / 2)
+            if not answered:
+                asking.add(asyncio.ensure_future(self._once(method, parameters)))
+            while True:
+                answered, left = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+                good = [one for one in answered if one.exception() is None]
+                if good or not left:
+                    return (good or list(answered))[0].result()
+                asking = left
+        finally:
+            for one in asking:
+                one.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
 
     async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
         body = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": parameters}

@@ -75,6 +75,15 @@ def told_of(place: str, limit: float) -> Iterator[None]:
     _answered(place, time.monotonic() - begun)
 
 
+def slowness() -> str:
+    """Which nodes are waited for, and how they answer, for whoever asks why something is not ready; empty if none."""
+    now = time.monotonic()
+    recent = {place: slow for place, slow in _slow.items() if now - slow.last < PROMPT_SECONDS}
+    told = (f"{place}: {slow.answers} answers in {now - slow.since:.0f} s" for place, slow in recent.items())
+    nodes = ", ".join(told)
+    return f"waiting for the chain node {nodes}; a faster one makes this shorter (--rpc)" if nodes else ""
+
+
 def _tell(place: str, limit: float) -> None:
     now = time.monotonic()
     slow = _slow.get(place)

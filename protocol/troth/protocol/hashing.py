@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sha3
-from eth_abi.abi import encode
 
 
 def keccak256(data: bytes) -> bytes:
@@ -17,4 +16,7 @@ def keccak256(data: bytes) -> bytes:
 
 def abi_keccak(types: Sequence[str], values: Sequence[Any]) -> bytes:
     """keccak256(abi.encode(values)) with the given Solidity types, 32 bytes."""
+    # It takes a third of a second to load, more than a program that hashes weights needs to start.
+    from eth_abi.abi import encode
+
     return keccak256(encode(types, values))

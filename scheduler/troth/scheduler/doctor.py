@@ -103,11 +103,13 @@ def _classes(looked: DeploymentStatus) -> list[HealthFinding]:
     return [HealthFinding("class", True, f"{len(served)} served, as registered", "")]
 
 
+REGISTER = "Run: troth scheduler register --owner-keystore FILE --broadcast"
+
+
 def _registered(looked: DeploymentStatus) -> HealthFinding:
     party = looked.state.parties.get(looked.operator)
     if party is None or party.role is not Role.SCHEDULER:
-        fix = "Run: troth scheduler register --owner-keystore FILE --broadcast"
-        return HealthFinding("role", False, "not registered as a scheduler", fix)
+        return HealthFinding("role", False, "not registered as a scheduler", REGISTER)
     if not party.exit_block:
         return HealthFinding("role", True, "scheduler", "")
     return HealthFinding("role", False, *_pots(looked, party.exit_block).departure("troth scheduler"))
@@ -123,7 +125,9 @@ async def _stake(looked: DeploymentStatus) -> HealthFinding:
     party, asset = looked.state.parties.get(looked.operator), await asset_of(looked.market)
     held, needed = looked.state.pot(PotKind.STAKE, looked.operator), views.parameters_of(looked.state).scheduler_stake
     fix = f"Run: troth scheduler top-up {max(0, needed - held)}units --broadcast"
-    if party is not None and party.exit_block:
+    if party is None or party.role is not Role.SCHEDULER:
+        fix = REGISTER
+    elif party.exit_block:
         fix = _pots(looked, party.exit_block).departure("troth scheduler")[1]
     return HealthFinding("stake", held >= needed, f"{asset.show(held)}, at least {asset.show(needed)} are needed", fix)
 

@@ -18,6 +18,9 @@ from troth.transport.server import TlsServer, run_until_stopped
 
 log = logging.getLogger(__name__)
 
+DRAIN_SECONDS = 600.0
+"""How long tasks under way may take once a stop was asked for; a kill leaves them to the journal."""
+
 
 async def serve_market(folder: Path, password_file: Path | None) -> None:
     """Open the keys, take up what was cut off, serve until a signal, drain."""
@@ -50,7 +53,3 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
                 server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
             )
     log.info("stopped")
-
-
-DRAIN_SECONDS = 600.0
-"""How long tasks under way may take once a stop was asked for; a kill leaves them to the journal."""

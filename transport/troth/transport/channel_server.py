@@ -171,10 +171,13 @@ class ChannelServer:
             raise Overloaded(f"{len(self._connections)} connections are open", remedy="Try again later.")
         return sender
 
-    async def answer(self, sender: Address, sealed: Sealed) -> bytes:
-        """The sealed answer to one request, a failure included."""
+    def begin(self, sealed: Sealed) -> None:
+        """Count a request that is about to be answered: those that come at once would all find room."""
         self.in_flight += 1
         self.in_flight_bytes += len(sealed.content)
+
+    async def answer(self, sender: Address, sealed: Sealed) -> bytes:
+        """The sealed answer to a request that was begun, a failure included."""
         try:
             frame = decode_frame(sealed.content)
             if not isinstance(frame.header, self._requests):
@@ -252,6 +255,7 @@ class _PeerConnection:
             busy = Overloaded(f"{self._server.in_flight} requests are in flight", remedy="Try again in a second.")
             await self._socket.send_bytes(await self._server.refuse(self.sender, sealed, busy))
             return
+        self._server.begin(sealed)
         task = asyncio.create_task(self._answer(sealed))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -33,6 +33,47 @@ BroadcastOption = Annotated[
 ]
 AMOUNT = "An amount such as 0.01ether, 500gwei or 1000units; without a unit, whole coins or tokens."
 PRICES = "PROMPT,CACHED,WRITTEN: with a unit, such as 0.0009ether, for a million positions; else units per 10^9."
+FactoryOption = Annotated[
+    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")
+]
+BankOption = Annotated[
+    str, typer.Option("--bank", envvar="TROTH_BANK", help="The deployment's Bank, where the factory made several.")
+]
+StartBlockOption = Annotated[
+    int,
+    typer.Option(
+        "--start-block",
+        envvar="TROTH_START_BLOCK",
+        min=0,
+        help="A block not after the deployment: none before is read.",
+    ),
+]
+PasswordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the keyfiles, mode 0600."
+    ),
+]
+HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")]
+PortOption = Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")]
+OverlayPortOption = Annotated[
+    int,
+    typer.Option(
+        "--overlay-port",
+        envvar="TROTH_OVERLAY_PORT",
+        help="Port for proxies of the overlay; without one they come to --port.",
+    ),
+]
+OverlayAddressOption = Annotated[
+    str,
+    typer.Option(
+        "--overlay-address",
+        envvar="TROTH_OVERLAY_ADDRESS",
+        help="name:port as proxies reach --overlay-port; default: host and port.",
+    ),
+]
+Group = TypeVar("Group")
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def http_address(value: str | None) -> str | None:
@@ -80,35 +121,12 @@ def keyfile(value: Path | None) -> Path | None:
 RpcOption = Annotated[
     str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.", callback=http_address)
 ]
-FactoryOption = Annotated[
-    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")
-]
-BankOption = Annotated[
-    str, typer.Option("--bank", envvar="TROTH_BANK", help="The deployment's Bank, where the factory made several.")
-]
-StartBlockOption = Annotated[
-    int,
-    typer.Option(
-        "--start-block",
-        envvar="TROTH_START_BLOCK",
-        min=0,
-        help="A block not after the deployment: none before is read.",
-    ),
-]
 KeystoreOption = Annotated[
     Path | None,
     typer.Option(
         "--keystore", envvar="TROTH_KEYSTORE", callback=keyfile, help="Keyfile of the account that acts and pays."
     ),
 ]
-PasswordOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the keyfiles, mode 0600."
-    ),
-]
-HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")]
-PortOption = Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")]
 
 
 def log_level(value: str) -> str:
@@ -122,26 +140,6 @@ LogLevelOption = Annotated[
     str,
     typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", callback=log_level, help="debug, info, warning or error."),
 ]
-OverlayPortOption = Annotated[
-    int,
-    typer.Option(
-        "--overlay-port",
-        envvar="TROTH_OVERLAY_PORT",
-        help="Port for proxies of the overlay; without one they come to --port.",
-    ),
-]
-OverlayAddressOption = Annotated[
-    str,
-    typer.Option(
-        "--overlay-address",
-        envvar="TROTH_OVERLAY_ADDRESS",
-        help="name:port as proxies reach --overlay-port; default: host and port.",
-    ),
-]
-
-
-Group = TypeVar("Group")
-Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -11,6 +11,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.responses import JSONResponse, Response
 
 Reasons = Callable[[], list[str]]
+NAMES = 8
+"""Characters of the column of a check's name: a line is written before the next check is known."""
 
 
 def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
@@ -51,10 +53,6 @@ class HealthFinding(NamedTuple):
     ok: bool
     seen: str
     fix: str
-
-
-NAMES = 8
-"""Characters of the column of a check's name: a line is written before the next check is known."""
 
 
 def tell(findings: Iterable[HealthFinding], as_json: bool, write: Callable[[str], None]) -> bool:

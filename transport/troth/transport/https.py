@@ -22,6 +22,10 @@ from troth.transport.tls import as_wrong_tls_key, pinned_context
 KEPT_SECONDS = 2.0
 """For how long an idle connection is used again: well under what servers wait before they close one
 (`server.IDLE_SECONDS`). With equal times, a request now and then meets the closing of the connection it is sent on."""
+HEADER_SECONDS = 15.0
+"""For the request line and all headers; longer than any honest peer's pause between two packets."""
+CONNECTIONS = 1024
+CONNECTIONS_PER_HOST = 128
 
 
 def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
@@ -75,12 +79,6 @@ def naming_errors(endpoint: str) -> Iterator[None]:
         if wrong_key is not None:
             raise wrong_key from error
         raise ChannelUnavailable(f"{endpoint} cannot be reached", error) from error
-
-
-HEADER_SECONDS = 15.0
-"""For the request line and all headers; longer than any honest peer's pause between two packets."""
-CONNECTIONS = 1024
-CONNECTIONS_PER_HOST = 128
 
 
 class BoundedHttp(H11Protocol):

@@ -28,7 +28,6 @@ AGAIN_SECONDS = 30.0
 SHARED = ipaddress.ip_network("100.64.0.0/10")
 """Addresses that providers give to many customers at once (RFC 6598)."""
 
-
 Found = TypeVar("Found")
 
 
@@ -132,6 +131,12 @@ class RouterPort:
                 self._held = await _first(self._in_order(), self._opened)
             except RouterRefused as error:
                 self._tell(f"the router opens no port: {error}")
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            except Exception:
+                # Without its port the node is lost to everybody: it is asked for again whatever happened.
+                log.exception("the router failed and is asked again")
+                self.trouble = "the router failed: see the log"
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             mapped = self._held[1]

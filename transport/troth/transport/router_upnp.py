@@ -115,12 +115,13 @@ class UpnpGateway:
             host, location = await self._search()
             try:
                 device = await UpnpFactory(_Requests(host), non_strict=True).async_create_device(location)
-            except UpnpError as error:
+                own = _own_address(host)
+            except (UpnpError, OSError, KeyError, ValueError) as error:
                 raise _unusable(error) from error
             found = [one for one in device.all_services if one.service_type.startswith(CONNECTIONS)]
             if not found:
                 raise RouterRefused("the router opens no ports by UPnP", host, "Forward the port by hand.")
-            self._connection, self._own = found[0], _own_address(host)
+            self._connection, self._own = found[0], own
         return self._connection
 
     async def _search(self) -> tuple[str, str]:

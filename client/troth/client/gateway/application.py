@@ -29,13 +29,13 @@ from troth.client.gateway.errors import (
     FailureCost,
     GatewayRefusal,
     HopFailed,
-    InvalidParameter,
     NotFound,
     NotReady,
 )
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
+from troth.client.gateway.refusals import answer_of, nothing_here, unknown_error
 from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.response_request import StoredResponses, read_response
 from troth.client.gateway.shapes import ReplyShapes
@@ -185,9 +185,10 @@ def gateway_app(gateway: Front) -> FastAPI:
     async def models() -> JSONResponse:
         return JSONResponse({"object": "list", "data": await gateway.models()})
 
-    @app.get("/v1/models/{name}")
+    @app.get("/v1/models/{name:path}")
     async def model(name: str) -> JSONResponse:
-        return JSONResponse(await gateway.model(name))
+        # A model's whole name has slashes, which clients send as they are or as %2F.
+        return JSONResponse(await gateway.model(name)) if name else await models()
 
     @app.get("/v1/paths")
     async def paths() -> JSONResponse:
@@ -299,29 +300,20 @@ def _reader_left(gateway: Front, completion: Completion) -> None:
 
 
 def _add_refusals(app: FastAPI, gateway: Front) -> None:
-    def refused(request: Request, refusal: GatewayRefusal) -> Response:
-        # Anthropic's clients look for the type at the top, and OpenAI's pass over it.
-        top = {"type": "error"} if request.url.path.startswith("/v1/messages") else {}
-        return JSONResponse(top | refusal.to_json(), refusal.http_status, refusal.headers)
-
     @app.exception_handler(GatewayRefusal)
     async def known(request: Request, error: GatewayRefusal) -> Response:
-        return refused(request, error)
+        return answer_of(error, request.url.path)
 
     @app.exception_handler(ClientError)
     @app.exception_handler(ChainError)
     async def from_below(request: Request, error: ClientError | ChainError) -> Response:
-        return refused(request, gateway.refusal(error))
+        return answer_of(gateway.refusal(error), request.url.path)
 
     @app.exception_handler(HTTPException)
     async def no_such_path(request: Request, error: HTTPException) -> Response:
-        what = "There is nothing here" if error.status_code == 404 else str(error.detail)
-        found = NotFound(what, request.url.path[:80], "See docs/how-to/gateway.md.", code="unknown_url")
-        return JSONResponse(found.to_json(), error.status_code, error.headers)
+        refusal = nothing_here(error, request.url.path, request.method)
+        return answer_of(refusal, request.url.path, error.headers)
 
     @app.exception_handler(Exception)
-    async def unknown(_request: Request, error: Exception) -> Response:
-        what = "The gateway stopped on an error that it does not know"
-        found = InvalidParameter(what, type(error).__name__, "Report it.", code="internal_error").to_json()
-        found["error"]["type"] = "server_error"
-        return JSONResponse(found, 500, {"x-should-retry": "false"})
+    async def unknown(request: Request, error: Exception) -> Response:
+        return answer_of(unknown_error(error), request.url.path)

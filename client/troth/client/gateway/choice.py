@@ -9,6 +9,8 @@ from troth.client.gateway.tool_calls import CallDelta, CallReader, ReadText
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.updates import FinishedUpdate, TextUpdate
 
+_REASONS = {"end": "stop", "length": "length"}
+
 
 class StopCutter:
     """Feeds on pieces of text and lets out what can no longer belong to a stop.
@@ -48,9 +50,6 @@ class StopCutter:
             if any(stop.startswith(end) for stop in self._stops):
                 return size
         return 0
-
-
-_REASONS = {"end": "stop", "length": "length"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,17 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from troth.chain.errors import ChainError
+from troth.chain.waiting import slowness
 from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
 from troth.transport.errors import CircuitFailed, OverlayError
+
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 30.0
+PATIENCE_SECONDS = 5.0
+"""How long a request waits for a session that is being made."""
+_log = logging.getLogger(__name__)
+_FAILURES = (ClientError, ChainError, OverlayError, OSError)
 
 
 class Following(Protocol):
@@ -24,13 +32,6 @@ class Following(Protocol):
 
 
 Kept = TypeVar("Kept", bound=Following)
-FIRST_BACKOFF = 0.5
-LONGEST_BACKOFF = 30.0
-PATIENCE_SECONDS = 5.0
-"""How long a request waits for a session that is being made."""
-
-_log = logging.getLogger(__name__)
-_FAILURES = (ClientError, ChainError, OverlayError, OSError)
 
 
 class SharedSession(Generic[Kept]):
@@ -94,7 +95,7 @@ class Connection(Generic[Kept]):
     def reasons(self) -> list[str]:
         """Why no request can be served now; empty if it can."""
         if not self._ready.is_set():
-            return [f"no session at a scheduler: {self._failure or 'connecting'}"]
+            return [f"no session at a scheduler: {self._failure or slowness() or 'connecting'}"]
         assert self._current is not None
         trouble = self._current.session.follower.trouble
         return [trouble] if trouble else []
@@ -137,9 +138,9 @@ class Connection(Generic[Kept]):
         task.add_done_callback(self._tasks.discard)
         try:
             fresh = await opened
-        except _FAILURES as error:
+        except Exception as error:  # noqa: BLE001 - a gateway outlives what nobody foresaw, and says why it is not ready
             if type(error) is not type(self._failure):
-                _log.warning("no session at a scheduler: %s", error)
+                _log.warning("no session at a scheduler: %s", error, exc_info=not isinstance(error, _FAILURES))
             self._failure = error
             return False
         before, self._current = self._current, fresh
@@ -166,7 +167,9 @@ class Connection(Generic[Kept]):
     def _not_ready(self) -> NotReady:
         cause = self._failure
         if cause is None:
-            return NotReady("The gateway is still connecting", "", "Try again in a few seconds.", "scheduler")
+            slow = slowness()
+            hop = "chain" if slow else "scheduler"
+            return NotReady("The gateway is still connecting", slow, "Try again in a few seconds.", hop)
         elsewhere = "chain" if isinstance(cause, ChainError) else "scheduler"
         hop = cause.hop if isinstance(cause, CircuitFailed | OverlayFailed) else elsewhere
         what, remedy = getattr(cause, "what", "The connection failed"), getattr(cause, "remedy", "")

@@ -6,13 +6,15 @@ GatewayRefusal (a ClientError)
 ├── KeyRefused              401 no API key, or another one
 ├── PageRefused             403 a browser page, or a Host that is not this machine
 ├── NotFound                404 no such model, receipt or path
+├── WrongMethod             405 the path is there, and takes another method
 ├── TooLarge                413 the body
 ├── TooSlow                 408 the body did not come in time
 ├── TooMany                 429 every place is taken; Retry-After says when to come back
 ├── PaymentRequired         402 balance, --max-cost or --budget do not cover the request
 ├── AnswerRejected          502 the chain did not accept the answer
 ├── NotReady                503 there is no session at a scheduler now
-└── HopFailed               502, 503, 504 scheduler, chain or a hop of the overlay failed
+├── HopFailed               502, 503, 504 scheduler, chain or a hop of the overlay failed
+└── Unexpected              500 an error that the gateway does not know
 """
 
 from __future__ import annotations
@@ -110,6 +112,13 @@ class NotFound(GatewayRefusal):
 
     status = 404
     default_code = "not_found"
+
+
+class WrongMethod(GatewayRefusal):
+    """The path is there, and takes another method."""
+
+    status = 405
+    default_code = "method_not_allowed"
 
 
 class TooLarge(GatewayRefusal):
@@ -226,3 +235,15 @@ class HopFailed(_WithMoney):
     @property
     def http_status(self) -> int:
         return self._status
+
+
+class Unexpected(GatewayRefusal):
+    """An error that the gateway does not know; nothing is known of money either."""
+
+    status = 500
+    kind = "server_error"
+    default_code = "internal_error"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"x-should-retry": "false"}

@@ -24,6 +24,7 @@ from troth.client.gateway.errors import (
     Unsupported,
 )
 from troth.client.orders.failing import AnswerChanged, OrderContradicted, OrderFailed, OrderStalled, StateUnknown
+from troth.client.orders.session import FAILURES
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.transport.errors import CircuitFailed
 
@@ -85,4 +86,6 @@ def _classified(error: Exception) -> tuple[str, int, str, bool | str]:
         return "chain", 503, "chain_unavailable", False
     if isinstance(error, OverlayFailed | CircuitFailed):
         return error.hop, 502, "hop_failed", False
-    return "scheduler", 503, "scheduler_unreachable", False
+    if isinstance(error, FAILURES):
+        return "scheduler", 503, "scheduler_unreachable", False
+    return "gateway", 500, "unforeseen", "unknown"

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from troth.chain.new_files import create_file
 from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import GatewayRefusal, KeyRefused, PageRefused
+from troth.client.gateway.refusals import answer_of
 
 PREFIX = "sk-troth-"
 LONGEST_FILE = 256
@@ -80,7 +80,7 @@ class AccessGuard:
         if refusal is None:
             await self._app(scope, receive, send)
             return
-        answer = JSONResponse(refusal.to_json(), refusal.http_status, {"connection": "close"})
+        answer = answer_of(refusal, scope["path"], {"connection": "close"})
         await answer(scope, receive, send)
 
     def _refusal(self, request: Request) -> GatewayRefusal | None:

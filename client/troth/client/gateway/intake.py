@@ -40,7 +40,7 @@ def tokens_of(
 ) -> tuple[int, ...]:
     """A prompt's tokens; InvalidParameter where it is too long, or a token is none of the model's."""
     if isinstance(prompt, str):
-        _require_size(len(prompt.encode()))
+        _require_size(len(prompt.encode()), param)
         return tuple(language.tokenizer.encode(prompt).ids)
     if isinstance(prompt, tuple) and all(isinstance(one, int) for one in prompt):
         tokens = tuple(one for one in prompt if isinstance(one, int))
@@ -51,7 +51,7 @@ def tokens_of(
         return tokens
     messages = [message for message in prompt if not isinstance(message, int)]
     told, shown_tools = shown(language.chat_template, messages, tools)
-    _require_size(len(json.dumps([told, shown_tools], ensure_ascii=False).encode()))
+    _require_size(len(json.dumps([told, shown_tools], ensure_ascii=False).encode()), param)
     return language.prompt_tokens(told, shown_tools)
 
 
@@ -85,13 +85,14 @@ async def _choices(language: Language, vocabulary: int, wanted: GatewayRequest) 
     return await asyncio.to_thread(with_grammar, language, vocabulary, wanted)
 
 
-def _require_size(size: int) -> None:
+def _require_size(size: int, param: str) -> None:
     if size > LARGEST_PROMPT:
         raise InvalidParameter(
             "The prompt is too long",
             f"{size} bytes",
             f"Use at most {LARGEST_PROMPT} bytes.",
             code="context_length_exceeded",
+            param=param,
         )
 
 
@@ -158,7 +159,10 @@ class MarketIntake:
                 require_model(offer, wanted.model)
                 assert session.language is not None
                 vocabulary = offer.model.vocabulary
-                return sum(len(tokens_of(session.language, vocabulary, one, wanted.tools)) for one in wanted.prompts)
+                told = (
+                    tokens_of(session.language, vocabulary, one, wanted.tools, "messages") for one in wanted.prompts
+                )
+                return sum(map(len, told))
             except (ClientError, ChainError, ProtocolError, TimeoutError) as error:
                 raise refusal_of(error, (), "messages") from error
 

@@ -9,6 +9,7 @@ from typing import Any
 from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.questions import TabCompletion, TabShapes
+from troth.client.gateway.refusals import anthropic_form
 from troth.client.gateway.shapes import event
 from troth.client.gateway.tool_calls import CallDelta
 
@@ -62,7 +63,7 @@ class MessageShapes(TabShapes):
 
     def failed(self, refusal: GatewayRefusal) -> bytes:
         """The end of a stream that failed."""
-        return event({"type": "error"} | refusal.to_json(), "error")
+        return event(anthropic_form(refusal.to_json(), refusal.http_status), "error")
 
     def _start(self, kind: str, block: dict[str, Any]) -> Iterator[bytes]:
         yield from self._stop()

@@ -35,7 +35,6 @@ from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.asking import ask
 from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
-from troth.client.orders.session import FAILURES
 from troth.client.orders.updates import (
     EndedUpdate,
     FinishedUpdate,
@@ -56,6 +55,7 @@ from troth.protocol.types import Hash32
 
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +201,6 @@ class TabShapes(ReplyShapes):
 __all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
 
 
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class _WaitingQuestions:
     """The questions of one completion; ``waiting``: numbers and prompts of those that no place was free for yet."""
@@ -285,7 +282,7 @@ class Questions:
                 what = "The gateway stopped before this order's end"
                 completion.hear(number, NotReady(what, "", "GET /v1/receipts shows how it ends.", "gateway"))
                 raise
-            except FAILURES as error:
+            except Exception as error:  # noqa: BLE001 - also what nobody foresaw: whoever reads would wait for ever
                 self._drop(batch)
                 self._failed(completion, number, error)
             finally:

@@ -18,6 +18,9 @@ from troth.protocol.request import tokens_to_words
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
 
+Line = Admitted | Results | Lottery
+_LINES: dict[str, type[Line]] = {"admitted": Admitted, "results": Results, "draw": Lottery}
+
 
 def case_file(entry: OrderRecord, domain: Domain, key: Key | None = None) -> Evidence:
     """Everything about an order; raises AnswerUnavailable where its scheduler signed nothing.
@@ -69,10 +72,6 @@ def _with_lie(made: Evidence, lie: Line | None) -> Evidence:
             return replace(made, draws=(*made.draws, lie.draw), draw_proof=made.draw_proof or lie.proof)
         case _:
             return made
-
-
-Line = Admitted | Results | Lottery
-_LINES: dict[str, type[Line]] = {"admitted": Admitted, "results": Results, "draw": Lottery}
 
 
 def _lie(entry: OrderRecord) -> Line | None:

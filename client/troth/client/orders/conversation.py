@@ -34,6 +34,8 @@ from troth.client.terminal import coloured, printable, printable_line
 from troth.protocol.amounts import Asset
 from troth.protocol.market.signed import Opinion
 
+ACCEPTED = {OrderOutcome.UNDRAWN, OrderOutcome.CHECKED}
+
 
 def opening(system: str) -> list[Message]:
     """The beginning of a conversation."""
@@ -43,9 +45,6 @@ def opening(system: str) -> list[Message]:
 def say(line: str) -> None:
     """A line about an answer, beside it."""
     print(coloured(line, sys.stderr), file=sys.stderr, flush=True)
-
-
-ACCEPTED = {OrderOutcome.UNDRAWN, OrderOutcome.CHECKED}
 
 
 @dataclass

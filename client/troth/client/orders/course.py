@@ -25,12 +25,14 @@ from troth.client.https_calls import UNSENT_REMEDY, never_sent
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal
 from troth.client.orders.chosen import AnswerToken, read_chosen
 from troth.client.orders.failing import (
+    VOUCHER_REFUSALS,
     AnswerChanged,
     EntryFailed,
     OrderContradicted,
     OrderFailed,
     OrderStalled,
     OrderUnseen,
+    other_copy_remedy,
     unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
@@ -64,6 +66,8 @@ ALREADY_ORDERED = "already_ordered"
 SIGNATURE_BYTES = 65
 KEPT_LINE = 4096
 """Bytes of an offending line that are kept."""
+_VOUCHERS = {"voucher_refused", "invalid_voucher"}
+"""Codes of refusals that a newer word of the tab mends."""
 
 
 class Course:
@@ -384,7 +388,7 @@ class Course:
             return EntryFailed(error.what, silent=True)
         if self._entry_admitted():
             return self._stalled(f"The scheduler denies an order that it admitted: {printable_line(error.what)}")
-        if error.code in _VOUCHERS and self._admitted is None:
+        if error.code in VOUCHER_REFUSALS and self._admitted is None:
             # Found out by the one who asks: newer words of this tab may be at the scheduler.
             self._tab_context.recovered = False
         give_up(self._session, self._entry, f"refused: {printable_line(error.what)}")
@@ -393,7 +397,8 @@ class Course:
             command = top_up_command(name, error.shortfall) if error.shortfall else f"troth client tabs {name[:12]}"
             shown = f"{error.shortfall} units short"
             return OrderFailed(error.what, shown, f"Run `{command}`.", shortfall=error.shortfall, tab=name)
-        return OrderFailed(error.what, error.value, error.remedy or "Ask another scheduler.")
+        remedy = other_copy_remedy(name[:12]) if error.code in VOUCHER_REFUSALS else error.remedy
+        return OrderFailed(error.what, error.value, remedy or "Ask another scheduler.")
 
     def _broken(self, error: Exception) -> Exception:
         what = getattr(error, "what", str(error))
@@ -489,10 +494,6 @@ class _Lie(Exception):
     def __init__(self, what: str) -> None:
         super().__init__(what)
         self.what = what
-
-
-_VOUCHERS = {"voucher_refused", "invalid_voucher"}
-"""Codes of refusals that a newer word of the tab mends."""
 
 
 def _number(value: object) -> object:

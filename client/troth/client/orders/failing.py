@@ -71,3 +71,16 @@ class EntryFailed(ClientError):
     def __init__(self, what: str, *, silent: bool = False) -> None:
         super().__init__(what, "", "The scheduler is asked.")
         self.silent = silent
+
+
+VOUCHER_REFUSALS = frozenset({"voucher_refused", "invalid_voucher"})
+"""Codes of refusals that a newer word of the tab mends."""
+
+
+def other_copy_remedy(tab: str) -> str:
+    """What to do about a refused voucher that no newer word mends: two copies of one folder have ordered on a tab."""
+    return (
+        "Ask again: what the scheduler knows of this tab is fetched first. If that does not help, another copy of this "
+        f"client's folder ordered on it: end that one, run `troth client close {tab} --broadcast`, and open another "
+        "tab."
+    )

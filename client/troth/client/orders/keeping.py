@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -83,7 +83,7 @@ class OrderKeeper:
         while True:
             try:
                 await self.once()
-            except FAILURES as error:
+            except Exception as error:  # noqa: BLE001 - claims are objected to whatever failed; a message may hold a prompt
                 # A full disk, or a chain that is away: nothing is lost, and the next round tries again.
                 _log.warning("tabs are looked after again later: %s", type(error).__name__)
             # Not wait_for: it may swallow the cancellation that comes with the event, and the task would never end.
@@ -97,12 +97,21 @@ class OrderKeeper:
         for record in self.session.books.all(self.session.domain):
             tab_context = self.session.tab_context_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):
-                await self._look_after(tab_context, entry)
+                await self._apart(entry, self._look_after(tab_context, entry))
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
-                await self._by_self(entry)
+                await self._apart(entry, self._by_self(entry))
             await self._deliver(tab_context)
             await self._watch_claim(self.session.books.record(record.identifier))
         await self._end_silence()
+
+    async def _apart(self, entry: OrderRecord, work: Awaitable[None]) -> None:
+        """One order's work: what fails of it, foreseen or not, keeps no other order and no claim waiting."""
+        try:
+            await work
+        except StoreUnusable:
+            raise
+        except Exception as error:  # noqa: BLE001 - a message may hold a prompt
+            _log.warning("order %s is looked after again later: %s", entry.name[:12], type(error).__name__)
 
     async def _end_silence(self) -> None:
         """Without a sentence in time whoever was silent would go on, and the deposit would lie there."""

@@ -14,6 +14,7 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.retries import attempts_of
+from troth.chain.waiting import slowness, waiting_limit
 from troth.client.configuration import ClientConfiguration
 from troth.client.direct.confidential import ConfidentialTier
 from troth.client.direct.entrance import Entrance
@@ -55,6 +56,9 @@ AWAY_SECONDS = 30.0
 """How long a scheduler that failed is asked last."""
 SEEN_SECONDS = 30.0
 """How far the client's chain node may lag behind the scheduler's."""
+SLOW_ANSWERS = 3
+"""How many of its longest answers a chain node may lag that is known to be slow: it is asked for the newest block, then
+for headers, then for logs."""
 REBUILT_ATTEMPTS, REBUILT_PAUSE = 3, 1.0
 """How often prices are asked for over the overlay, and seconds between."""
 REBUILT_WITHIN = 5.0
@@ -147,8 +151,9 @@ class PayerSession:
     async def seen(self, block: int) -> None:
         """Wait until a block that a scheduler names was followed, as far as the chain can be asked."""
         if block > self.block:
+            seconds = max(SEEN_SECONDS, SLOW_ANSWERS * waiting_limit()) if slowness() else SEEN_SECONDS
             try:
-                await self.follower.reach(block, SEEN_SECONDS)
+                await self.follower.reach(block, seconds)
             except ChainError:
                 # Whoever asked looks whether it was seen.
                 return

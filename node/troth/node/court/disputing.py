@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from troth.cases.courtroom import CallRefused
 from troth.cases.errors import CaseError, NothingToDo
-from troth.chain.errors import ChainError
 from troth.node.court.canonical_traces import CanonicalTraces, TracePlace
 from troth.node.court.dispute_chain import DisputeChain
 from troth.node.court.opened_weights import OpenedWeights
@@ -111,7 +109,7 @@ class Disputant:
             if call is None:
                 return False
             mined = await self.chain.send(call)
-        except (CallRefused, CaseError, NodeError, ProtocolError, ChainError) as error:
+        except Exception as error:  # noqa: BLE001 - also what nobody foresaw: the other disputes' deadlines go on
             if self._trouble.get(one.id) != str(error):
                 log.warning("a turn of dispute 0x%s was not taken: %s", one.id.hex(), error)
             self._trouble[one.id] = str(error)

@@ -29,6 +29,20 @@ from troth.protocol.market.bodies import BODY_LIMIT, SUBMISSION_LIMIT
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
+BODY_SECONDS = 30.0
+MOST_ORDERS = 64
+"""Orders that are answered at once; each holds a connection to its scheduler."""
+MOST_CHECKS = 64
+MOST_FETCHES = 16
+ONE_SCHEDULER = 0.75
+"""The part of all places that one scheduler's orders may take: if it hangs, the others' still find some."""
+LARGEST_FILES = 64 * 2**20
+"""Bytes of a model's tokenizer and its companions, or of all openings of a check."""
+FETCH_SECONDS = 120.0
+RETRY_AFTER = 5
+_HEX32 = re.compile(r"0x[0-9a-fA-F]{64}")
+NDJSON = "application/x-ndjson"
+
 
 class HeldResponse(StreamingResponse):
     """Gives everything back with its last piece, and also where the client is gone before the first.
@@ -47,21 +61,6 @@ class HeldResponse(StreamingResponse):
         """See ASGI 3.0."""
         async with self._held, aclosing(self._pieces):
             await super().__call__(scope, receive, send)
-
-
-BODY_SECONDS = 30.0
-MOST_ORDERS = 64
-"""Orders that are answered at once; each holds a connection to its scheduler."""
-MOST_CHECKS = 64
-MOST_FETCHES = 16
-ONE_SCHEDULER = 0.75
-"""The part of all places that one scheduler's orders may take: if it hangs, the others' still find some."""
-LARGEST_FILES = 64 * 2**20
-"""Bytes of a model's tokenizer and its companions, or of all openings of a check."""
-FETCH_SECONDS = 120.0
-RETRY_AFTER = 5
-_HEX32 = re.compile(r"0x[0-9a-fA-F]{64}")
-NDJSON = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)

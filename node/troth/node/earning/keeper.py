@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from troth.chain.errors import ChainRejected
+from troth.chain.errors import ChainError, ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, TransactionReceipt
 from troth.node.earning import claiming, redeeming
@@ -77,14 +77,19 @@ class EarningKeeper:
         self._refused: dict[bytes, int] = {}
 
     async def step(self) -> None:
-        """Send what is due now; deadlines first."""
-        due = self._due()
+        """Send what is due now; deadlines first. What fails of one tab keeps no other waiting, and is raised then."""
+        due, failures = self._due(), list[Exception]()
         for tab, record in self._own_tabs(due.ledger):
-            await self._look_after_claim(tab, record, due)
+            await _apart(failures, self._look_after_claim(tab, record, due))
         await self._redeem()
         for tab, record in self._own_tabs(self._due().ledger):
-            await self._claim(tab, record)
-            await self._report_shortfall(record)
+            await _apart(failures, self._collect(tab, record))
+        if failures:
+            raise failures[0]
+
+    async def _collect(self, tab: Hash32, record: TabRecord) -> None:
+        await self._claim(tab, record)
+        await self._report_shortfall(record)
 
     def _due(self) -> ClaimContext:
         tools, ledger = self._tools, self._tools.ledger()
@@ -182,3 +187,13 @@ class EarningKeeper:
         self.sent[name] = self.sent.get(name, 0) + 1
         log.info("%s is in block %d and cost %d", name, receipt.block, receipt.cost)
         await tools.reached(receipt.block)
+
+
+async def _apart(failures: list[Exception], work: Awaitable[None]) -> None:
+    """Note why one tab's part failed; raises ChainError, since a chain that is away is away for all."""
+    try:
+        await work
+    except ChainError:
+        raise
+    except Exception as error:  # noqa: BLE001 - told by the caller once all tabs were looked after
+        failures.append(error)

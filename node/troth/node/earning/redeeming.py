@@ -49,12 +49,13 @@ def worthwhile(
 ) -> tuple[RedeemableVoucher, ...]:
     """Those to redeem now at a price per 10^9 gas: together they are worth their gas, and each one its own share.
 
-    What presses is redeemed as soon as it brings more than its gas.
+    What presses is redeemed as soon as it brings more than its gas, beside the others or alone.
     """
     chosen = tuple(one for one in found if policy.is_worth(one.amount, gas_cost(NEXT_GAS, price)))
     cost = gas_cost(FIRST_GAS + NEXT_GAS * max(len(chosen) - 1, 0), price)
     if chosen and policy.is_worth(sum(one.amount for one in chosen), cost):
-        return chosen
+        pressing = (one for one in found if one.pressing and one.amount > gas_cost(NEXT_GAS, price))
+        return tuple(dict.fromkeys((*chosen, *pressing)))
     return tuple(one for one in found if one.pressing and one.amount > gas_cost(FIRST_GAS, price))
 
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.masking_utils import sdpa_mask
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.few_rows import FEWER, FixedLinear, equal_queries, equal_rows, in_fixed_rows
+from troth.node.engine.few_rows import FEW_QUERIES, FixedLinear, TriedRows, equal_queries, in_fixed_rows
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
@@ -100,30 +100,26 @@ def _run_in_blocks(part: torch.nn.Module, filled: _Filled) -> None:
     beside: list[Any] = []
 
     def once(block: torch.Tensor) -> torch.Tensor:
+        if block.ndim < len(("sequences", "positions", "width")):
+            return once(block[None])[0]
         made = forward(block)
         if not isinstance(made, tuple):
             return made.view(block.shape)
         beside[:] = made[1:]
         return made[0].view(block.shape)
 
-    tried: list[tuple[int, ...]] = []
-
-    def fewest(states: torch.Tensor) -> int:
-        # What stands between linear layers shows in a trial in float32 alone.
-        if states.shape[-2] > FEWER[-1] or states.dtype != torch.float32 or states.device.type != "cpu":
-            return ROWS
-        if not tried:
-            tried.append(equal_rows(lambda block: once(block[None])[0], states, ROWS))
-        return next((rows for rows in tried[0] if rows >= states.shape[-2]), ROWS)
+    tried = TriedRows(once, ROWS)
 
     def in_blocks(states: torch.Tensor) -> Any:
         # A mixture sends rows to experts by what they hold, so its linear layers see others than are counted here.
         counted = not mixes and states.numel() == states.shape[-2] * states.shape[-1]
-        rows = fewest(states) if counted else ROWS
+        # What stands between linear layers shows in a trial in float32 alone.
+        shows = counted and states.dtype == torch.float32
+        rows = tried.that_hold(states.shape[-2], states) if shows else ROWS
         beside.clear()
         filled.rows = max(0, ROWS - states.shape[-2]) if counted and rows == ROWS else 0
         try:
-            made = in_fixed_rows(once, states, rows)
+            made = tried(states) if shows else in_fixed_rows(once, states, ROWS)
         finally:
             filled.rows = 0
         return (made, *beside) if beside else made
@@ -243,8 +239,8 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
     for new, place, end, mask in attention_mask:
         seen = key[:, :, :end], value[:, :, :end]
         # Of a decode step's block, the part that holds its position.
-        first = place.start // FEWER[0] * FEWER[0]
-        asked = slice(first, first + FEWER[0])
+        first = place.start // FEW_QUERIES * FEW_QUERIES
+        asked = slice(first, first + FEW_QUERIES)
         # Caps and sinks are elementwise operations, of which rounding to bfloat16 hides from a trial what they do.
         shows = query.dtype == torch.float32 or not any(kind)
         if place.stop > asked.stop or not shows or not equal_queries(attend, kind, ROWS, query, *seen):

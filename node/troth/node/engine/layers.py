@@ -2,7 +2,8 @@
 
 Only the tensors of the layers that are held are read: the embedding where a segment starts at layer 0, the final norm
 and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes
-on one machine share them; quantised ones are made whole in the class' dtype, layer by layer.
+on one machine share them, but for those that an exact slice lays out anew; quantised ones are made whole in the class'
+dtype, layer by layer.
 
 What of a model some segments need: which layers, and what lies before the first and after the last one.
 """

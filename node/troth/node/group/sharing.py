@@ -33,6 +33,12 @@ from troth.routing.prefixes.view import GroupView
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
+MOST_NAMES = 16_384
+"""Chunks that this node tells: 2 million tokens in chunks of 128, in 150 kB at most."""
+log = logging.getLogger(__name__)
+Follow = Callable[[Naming, Callable[[Changes], None]], Cache]
+"""Makes the follower of this node's cache, given the names and who gets its changes."""
+
 
 class LengthProposer:
     """Looks at the sample once it is full, and then after each round of requests."""
@@ -50,10 +56,6 @@ class LengthProposer:
             self.lengths = tuple(common.tokens for common in self._sentry.common())
             self._first = False
             self._sentry.start_round()
-
-
-MOST_NAMES = 16_384
-"""Chunks that this node tells: 2 million tokens in chunks of 128, in 150 kB at most."""
 
 
 class Saying:
@@ -86,12 +88,6 @@ class Saying:
     def heartbeat(self, load: NodeLoad) -> bytes:
         """The load alone."""
         return encode_heartbeat(self._announcer.heartbeat(load))
-
-
-log = logging.getLogger(__name__)
-
-Follow = Callable[[Naming, Callable[[Changes], None]], Cache]
-"""Makes the follower of this node's cache, given the names and who gets its changes."""
 
 
 class Sharing:

@@ -25,6 +25,10 @@ from troth.transport.identity import Operator
 
 LONGEST_PAUSE = 30.0
 """Seconds until a member that does not answer is tried again, unless it is heard before."""
+log = logging.getLogger(__name__)
+PATH = "/v1/group"
+PATIENCE = ChannelPatience(connect=5.0, request=5.0, frame=2**20, longest_pause=LONGEST_PAUSE / 4)
+CLOSING_SECONDS = 2.0
 
 
 class UpdateSource(Protocol):
@@ -82,13 +86,6 @@ class MemberLine:
         if more > 0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._heard.wait(), more)
-
-
-log = logging.getLogger(__name__)
-
-PATH = "/v1/group"
-PATIENCE = ChannelPatience(connect=5.0, request=5.0, frame=2**20, longest_pause=LONGEST_PAUSE / 4)
-CLOSING_SECONDS = 2.0
 
 
 @dataclass(slots=True)

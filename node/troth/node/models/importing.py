@@ -14,14 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from troth.node.errors import ModelError
+from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
@@ -35,7 +34,7 @@ from troth.node.models.sources import (
     wanted_files,
 )
 from troth.node.models.taking import Report, open_source
-from troth.node.models.tensor_files import require_numbers
+from troth.node.models.unfinished import unfinished
 
 if TYPE_CHECKING:
     import torch
@@ -121,15 +120,12 @@ def _imported(source: str, target: Path, report: Report) -> ModelFolder:
 def staged(target: Path) -> Iterator[Path]:
     """A temporary sibling folder that becomes `target` when the block ends without an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with unfinished(target.parent, target.name) as staging:
         yield staging
         if target.exists():
             raise ModelError("the target folder exists", str(target), "Remove it or choose another name.")
         staging.chmod(0o755)
         staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def save_tensors(tensors: Mapping[str, torch.Tensor], folder: Path) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from troth.node.errors import ModelError
+from troth.node.models.unfinished import unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ def packaged_file(source: str, room: Path) -> Iterator[Path]:
     if len(found) == 1:
         yield found[0]
         return
-    with tempfile.TemporaryDirectory(prefix=f".{source}-", dir=room) as folder:
-        whole = Path(folder) / f"{model.name}.gguf"
+    with unfinished(room, source) as folder:
+        whole = folder / f"{model.name}.gguf"
         if _join(found, whole) != model.sha256:
             raise ModelError("the model's parts do not make the file that they should", source, model.install)
         yield whole

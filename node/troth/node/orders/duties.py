@@ -34,6 +34,10 @@ from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.transport.logs import task_bound
 
+log = logging.getLogger(__name__)
+LEAVES_KEPT = 35 * 86_400.0
+"""Seconds for which paid leaves are kept, for the view of what was earned."""
+
 
 def passed_to(state: State, me: Address, block: int) -> tuple[tuple[Hash32, SummonsState], ...]:
     """Open summons that wait for this node, those with the nearest deadline first."""
@@ -69,12 +73,6 @@ def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
             traces.drop(trace)
 
 
-log = logging.getLogger(__name__)
-
-LEAVES_KEPT = 35 * 86_400.0
-"""Seconds for which paid leaves are kept, for the view of what was earned."""
-
-
 class NodeDuties:
     """Each method is one look; ``supervision`` repeats them. ``reached`` waits until a block was followed."""
 
@@ -99,12 +97,17 @@ class NodeDuties:
         """Summons that were answered on chain."""
 
     async def answer_summons(self) -> None:
-        """Respond to every summons that was passed on to this node."""
-        context, ground = self._context, self._context.ground
+        """Respond to every summons that was passed on to this node. What fails of one keeps no other waiting, since
+        silence convicts, and is raised then."""
+        context, ground, failures = self._context, self._context.ground, list[Exception]()
         for summons_id, summons in passed_to(ground.state, context.me, ground.block):
             with task_bound(summons.order):
                 answer = partial(response, summons_id, summons, context.stores.words, self._wallet.contracts)
-                call = await context.write(answer)
+                try:
+                    call = await context.write(answer)
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failures.append(error)
+                    continue
                 try:
                     receipt = await self._wallet.execute(call, self._key)
                 except ChainRejected as error:
@@ -113,6 +116,8 @@ class NodeDuties:
                 self.responded += 1
                 log.warning("a scheduler passed a summons on; answered in block %d", receipt.block)
                 await self._reached(receipt.block)
+        if failures:
+            raise failures[0]
 
     async def hand_on(self) -> None:
         """Offer own rejections to whoever opens cases, until it has taken them; none waits for another's scheduler."""

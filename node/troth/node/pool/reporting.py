@@ -8,10 +8,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from troth.node.pool.contacts import Contacts
+from troth.node.pool.contacts import Contacts, OperatorContact
 from troth.node.pool.probing import ProbedLinks
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
@@ -60,6 +61,7 @@ class Reporting:
         self._contacts = contacts
         self._on_order = on_order
         self._lines: dict[Address, _Line] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._sequence = 0
         self._ways = ProbedLinks()
 
@@ -70,10 +72,10 @@ class Reporting:
                 self._follow_schedulers()
                 await asyncio.sleep(REPORT_SECONDS)
         finally:
-            tasks = [task for line in self._lines.values() for task in (line.task, line.probing) if task]
-            for task in tasks:
+            tasks = [task for line in self._lines.values() for task in _tasks_of(line)]
+            for task in (*tasks, *self._closing):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, *self._closing, return_exceptions=True)
 
     async def leave(self) -> None:
         """Tell every scheduler that this node goes, and close the channels."""
@@ -84,20 +86,27 @@ class Reporting:
         self._lines.clear()
 
     def _follow_schedulers(self) -> None:
-        """Open a line to who has registered, and one anew where an endpoint moved or a line broke."""
-        for scheduler in self._contacts.schedulers()[:MOST_SCHEDULERS]:
-            line, endpoint = self._lines.get(scheduler.operator), (scheduler.endpoint, scheduler.tls_key_hash)
-            if line is None or line.endpoint != endpoint:
+        """Open a line to who has registered, and one anew where an endpoint moved or a line broke; end those of who is
+        not bonded any more, or listens elsewhere now."""
+        bonded = {one.operator: one for one in self._contacts.schedulers()[:MOST_SCHEDULERS]}
+        for name, line in list(self._lines.items()):
+            if name not in bonded or _endpoint_of(bonded[name]) != line.endpoint:
+                del self._lines[name]
+                closing = asyncio.create_task(_end(line))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+        for name, scheduler in bonded.items():
+            if name not in self._lines:
+                endpoint = _endpoint_of(scheduler)
                 try:
-                    channel = Channel(*endpoint, self._operator, scheduler.operator, patience=PATIENCE)
+                    channel = Channel(*endpoint, self._operator, name, patience=PATIENCE)
                 except OverlayError as error:
-                    log.debug("%s cannot be reported to: %s", scheduler.operator, error)
+                    log.debug("%s cannot be reported to: %s", name, error)
                     continue
-                if line is not None and line.task is not None:
-                    line.task.cancel()
-                line = self._lines[scheduler.operator] = _Line(endpoint, channel)
+                self._lines[name] = _Line(endpoint, channel)
+        for name, line in self._lines.items():
             if line.task is None or line.task.done():
-                line.task = asyncio.create_task(self._report_to(scheduler.operator, line))
+                line.task = asyncio.create_task(self._report_to(name, line))
 
     async def _report_to(self, scheduler: Address, line: _Line) -> None:
         while True:
@@ -142,3 +151,20 @@ class Reporting:
 
 async def _close(_: Address, line: _Line) -> None:
     await line.channel.close()
+
+
+async def _end(line: _Line) -> None:
+    """Tell and ask nothing more on a line, and close it."""
+    tasks = _tasks_of(line)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await line.channel.close()
+
+
+def _tasks_of(line: _Line) -> list[asyncio.Task[Any]]:
+    return [task for task in (line.task, line.probing) if task is not None]
+
+
+def _endpoint_of(scheduler: OperatorContact) -> tuple[str, bytes]:
+    return scheduler.endpoint, scheduler.tls_key_hash

@@ -36,6 +36,18 @@ _PARCEL_HEAD = struct.Struct(">BH")
 BODY_OVERHEAD = HEADER + STACK + TAG
 CAPACITY = {size: size - BODY_OVERHEAD - _PARCEL_HEAD.size for size in (SMALL, LARGE)}
 """Bytes of content in a parcel, by cell size: 932 and 4,004."""
+_HEAD = struct.Struct(">IB")
+_TOTAL = struct.Struct(">I")
+DESTINATION = 32
+FIRST, LAST, FINAL = 1, 2, 4
+"""Flags: first and last fragment of a message; no further answer to this message will come."""
+_ALL_FLAGS = FIRST | LAST | FINAL
+_SMALL_ROOM = CAPACITY[SMALL] - _HEAD.size
+WINDOW = 256
+"""Cells ahead of the credits: 1 MiB in large cells."""
+CREDIT_CELLS = 64
+"""Cells per CREDIT: one cell back for 64."""
+_COUNT = struct.Struct(">H")
 
 
 class ParcelKind(IntEnum):
@@ -76,17 +88,6 @@ def decode(payload: bytes) -> Parcel:
     if kind not in _KINDS or length > len(payload) - _PARCEL_HEAD.size:
         raise MalformedCell("A parcel has an unknown kind or an impossible length", (kind, length))
     return Parcel(_KINDS[kind], payload[_PARCEL_HEAD.size : _PARCEL_HEAD.size + length])
-
-
-_HEAD = struct.Struct(">IB")
-_TOTAL = struct.Struct(">I")
-DESTINATION = 32
-
-
-FIRST, LAST, FINAL = 1, 2, 4
-"""Flags: first and last fragment of a message; no further answer to this message will come."""
-_ALL_FLAGS = FIRST | LAST | FINAL
-_SMALL_ROOM = CAPACITY[SMALL] - _HEAD.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +194,6 @@ class Reassembly:
         partial = self._partial.pop(number)
         self.held -= len(partial.content)
         return CellMessage(number, bytes(partial.content), partial.destination, bool(flags & FINAL))
-
-
-WINDOW = 256
-"""Cells ahead of the credits: 1 MiB in large cells."""
-CREDIT_CELLS = 64
-"""Cells per CREDIT: one cell back for 64."""
-_COUNT = struct.Struct(">H")
 
 
 class SendWindow:

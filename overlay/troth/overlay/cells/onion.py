@@ -32,6 +32,15 @@ PAD = STACK + TAG
 _BATCH = 32 * PAD
 _ZEROS = bytes(_BATCH)
 
+KEY = 32
+MAX_CELLS = 2**30
+"""Cells under one key; NIST SP 800-38D allows 2**32 under counter nonces. A circuit is rotated long before."""
+NO_TAG = bytes(TAG)
+_NO_STACK = bytes(STACK)
+_STACK_BITS, _TAG_BITS = 8 * STACK, 8 * TAG
+_STACK_MASK = (1 << _STACK_BITS) - 1
+_BELOW_TOP = (1 << (_STACK_BITS - _TAG_BITS)) - 1
+
 
 class PadStream:
     """Pads in the order of the cells; one stream per hop and direction, never rewound."""
@@ -48,14 +57,6 @@ class PadStream:
             stream = self._encryptor.update(_ZEROS)
             self._pads = [int.from_bytes(stream[end - PAD : end], "big") for end in range(_BATCH, 0, -PAD)]
         return self._pads.pop()
-
-
-KEY = 32
-MAX_CELLS = 2**30
-"""Cells under one key; NIST SP 800-38D allows 2**32 under counter nonces. A circuit is rotated long before."""
-_LAYER_TAG_BITS = 8 * TAG
-NO_TAG = bytes(TAG)
-_NO_STACK = bytes(STACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class RelayLayer:
             payload = forward.aead.decrypt(forward.nonce(), body[STACK:], stack)
         except InvalidTag:
             raise CellTampered(0) from None
-        mixed = ((int.from_bytes(stack, "big") << _LAYER_TAG_BITS) ^ forward.pads.next()).to_bytes(PAD, "big")
+        mixed = ((int.from_bytes(stack, "big") << _TAG_BITS) ^ forward.pads.next()).to_bytes(PAD, "big")
         return mixed[TAG:], payload, mixed[:TAG]
 
     def wrap(self, body: bytes) -> tuple[bytes, bytes]:
@@ -121,11 +122,6 @@ class RelayLayer:
         backward = self._backward
         stack = (int.from_bytes(tags, "big") ^ backward.pads.next()).to_bytes(PAD, "big")[:STACK]
         return stack, backward.aead.encrypt(backward.nonce(), payload, stack[:TAG])
-
-
-_STACK_BITS, _TAG_BITS = 8 * STACK, 8 * TAG
-_STACK_MASK = (1 << _STACK_BITS) - 1
-_BELOW_TOP = (1 << (_STACK_BITS - _TAG_BITS)) - 1
 
 
 class Onion:

@@ -30,6 +30,15 @@ FULL_AGE = 7 * 86_400
 """Seconds until a relay counts fully."""
 YOUNGEST = 0.05
 """What a new relay counts. Not zero: in a network that is new itself, all are young."""
+_GUARD_SETS = 256
+"""Choices of guards that are looked at: more than four or six of eight have."""
+_Edges = dict[str, dict[str, RelayDescriptor]]
+Path = tuple[RelayDescriptor, ...]
+HOPS = 3
+REGION_MINIMUM = 1_000
+"""A smaller region would say too much about who is in it (PlanetServe section 3.1)."""
+_QUICK_DRAWS = 32
+_ATTEMPTS = 4
 
 
 def weights(relays: Sequence[ListedRelay], now: int) -> list[float]:
@@ -77,12 +86,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if isinstance(address, ipaddress.IPv6Address):
         return address.ipv4_mapped or address.sixtofour or address
     return address
-
-
-_GUARD_SETS = 256
-"""Choices of guards that are looked at: more than four or six of eight have."""
-
-_Edges = dict[str, dict[str, RelayDescriptor]]
 
 
 def matched(
@@ -133,15 +136,6 @@ def _matching(edges: _Edges, operators: set[str], networks: set[str], size: int)
         if operator not in operators:
             place(operator, set())
     return [edges[operator][network] for network, operator in holder.items()]
-
-
-Path = tuple[RelayDescriptor, ...]
-
-HOPS = 3
-REGION_MINIMUM = 1_000
-"""A smaller region would say too much about who is in it (PlanetServe section 3.1)."""
-_QUICK_DRAWS = 32
-_ATTEMPTS = 4
 
 
 class RelaysInUse:

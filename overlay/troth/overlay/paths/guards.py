@@ -28,6 +28,15 @@ from troth.overlay.paths.errors import GuardsUnusable
 VERSION = 1
 _LARGEST = 2**20
 _CHOOSE_ANEW = "Restore it from a copy; or move it away, and new guards are chosen."
+DAY = 86_400
+SAMPLED = 8
+SHORTEST, LONGEST = 60 * DAY, 120 * DAY
+"""A guard is kept for a random time between these: no one knows when to be there for the exchange."""
+GONE = 7 * DAY
+"""How long a guard must be missing in the directory before another one takes its place."""
+NEW_A_DAY = 2
+"""First tries of guards in 24 hours, once there are as many tried ones as paths."""
+_HOUR = 3_600
 
 
 class Guard(msgspec.Struct, forbid_unknown_fields=True):
@@ -144,17 +153,6 @@ def save_guards(path: Path, state: GuardState) -> None:
 
 def _unwritable(error: OSError) -> GuardsUnusable:
     return GuardsUnusable("The file of guards cannot be written", error, "Make room, or give this user the folder.")
-
-
-DAY = 86_400
-SAMPLED = 8
-SHORTEST, LONGEST = 60 * DAY, 120 * DAY
-"""A guard is kept for a random time between these: no one knows when to be there for the exchange."""
-GONE = 7 * DAY
-"""How long a guard must be missing in the directory before another one takes its place."""
-NEW_A_DAY = 2
-"""First tries of guards in 24 hours, once there are as many tried ones as paths."""
-_HOUR = 3_600
 
 
 class Guards:

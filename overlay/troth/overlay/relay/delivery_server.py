@@ -130,7 +130,9 @@ class _Proxy(asyncio.Protocol):
             log.exception("a delivered message was not answered")
             self._write(DeliveryKind.REFUSED, frame.exchange)
         finally:
-            self._tasks.pop(frame.exchange, None)
+            # A cancelled exchange's number may be another one's by now, which is counted until it ends itself.
+            if self._tasks.get(frame.exchange) is asyncio.current_task():
+                del self._tasks[frame.exchange]
 
     def _write(self, kind: DeliveryKind, exchange: bytes, content: bytes = b"") -> None:
         if self._transport is not None:

@@ -15,6 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.transport.errors import RelayMisconfigured
 
+_KIND = "handshake key"
+_OPERATOR_KIND = "operator key"
+
 
 def create_pem_key(path: Path, key: PrivateKeyTypes, kind: str) -> None:
     """Write a key ("operator key"); raises RelayMisconfigured if there is a file already."""
@@ -42,9 +45,6 @@ def load_pem_key(path: Path, kind: str) -> PrivateKeyTypes:
     return key
 
 
-_KIND = "handshake key"
-
-
 def create_handshake_key(path: Path) -> X25519PrivateKey:
     """Make a key; an existing file is never overwritten (raises RelayMisconfigured)."""
     key = X25519PrivateKey.generate()
@@ -58,9 +58,6 @@ def load_handshake_key(path: Path) -> X25519PrivateKey:
     if not isinstance(key, X25519PrivateKey):
         raise RelayMisconfigured("The handshake key is of another kind", path, "It must be X25519.")
     return key
-
-
-_OPERATOR_KIND = "operator key"
 
 
 def create_operator_key(path: Path) -> bytes:

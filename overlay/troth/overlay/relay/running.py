@@ -30,10 +30,11 @@ from troth.transport.identity import TlsIdentity, load_identity
 if TYPE_CHECKING:
     from troth.overlay.relay.listing import Listed
 
-
 LINK_IDLE_SECONDS = 60.0
 QUIET_SECONDS = 5.0
 """A draining relay ends circuits that have been quiet for so long and expect no answer."""
+log = logging.getLogger(__name__)
+SWEEP_SECONDS = 1.0
 
 
 def sweep(switch: Switch, links: tuple[Link, ...], now: float) -> None:
@@ -67,11 +68,6 @@ def overdue(circuit: RelayCircuit, limits: RelayLimits, now: float) -> EndReason
 def _quiet(circuit: RelayCircuit, now: float) -> bool:
     busy = circuit.extending is not None or (circuit.proxy is not None and circuit.proxy.busy)
     return not busy and now - circuit.last_used > QUIET_SECONDS
-
-
-log = logging.getLogger(__name__)
-
-SWEEP_SECONDS = 1.0
 
 
 class RunningRelay:
@@ -146,11 +142,15 @@ class RunningRelay:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            links = (*self.listener.links, *self.switch.pool.links())
-            sweep(self.switch, links, asyncio.get_running_loop().time())
-            if self.listed is not None:
-                self.listed.check()
-            self.reasons()
+            try:
+                links = (*self.listener.links, *self.switch.pool.links())
+                sweep(self.switch, links, asyncio.get_running_loop().time())
+                if self.listed is not None:
+                    self.listed.check()
+                self.reasons()
+            except Exception:
+                # Without it circuits would never end, and a list that has ended would go on naming relays.
+                log.exception("a look at the circuits failed")
 
     async def _drain(self) -> None:
         self.switch.draining = True

@@ -42,6 +42,8 @@ Application = Callable[
     [_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]
 ]
 _SCHEME = "troth"
+log = logging.getLogger(__name__)
+Kind = Literal["scheduler", "node"]
 
 
 def serve_application(application: Application) -> Serve:
@@ -98,10 +100,6 @@ def _scope(request: HttpRequest) -> _Message:
 
 
 __all__ = ["EntryKeys", "OverlayEntry", "SharedEntry", "overlay_entry", "shared_entry", "vouched_machines"]
-
-log = logging.getLogger(__name__)
-
-Kind = Literal["scheduler", "node"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from troth.overlay.directory.attesting import Attester
 from troth.protocol.types import Address
 from troth.transport.strict_toml import Port, Refuse, Seconds, Section, address_of, quoted
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
+HTTPS_PORT = 443
+
 
 @dataclass(frozen=True, slots=True)
 class ConfidentialEntry:
@@ -79,10 +82,6 @@ class OverlaySection(Section, frozen=True, forbid_unknown_fields=True):
     port: Port | None = None
     publish_seconds: Seconds = 1800.0
     confidential: ConfidentialSection | None = None
-
-
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
-HTTPS_PORT = 443
 
 
 def entry_of(section: OverlaySection | None, endpoint: str, refuse: Refuse) -> OverlayEntry | None:

@@ -42,6 +42,11 @@ _SALT = b"troth session 1"
 WINDOW = 1024
 MOST_FRAMES = 1 << 40
 SALT_BYTES = 16
+VERSION = 1
+_OPENED, _KNOWN = 1, 2
+_COUNTER = 8
+_HANDLE = struct.Struct(f">{MESSAGE_ID_BYTES}sBI")
+_ACKNOWLEDGED = struct.Struct(f">{MESSAGE_ID_BYTES}sI")
 
 
 class PathKeys:
@@ -141,13 +146,6 @@ def _opened(cipher: AESGCM, nonce: bytes, sealed: bytes) -> bytes:
         return cipher.decrypt(nonce, sealed, None)
     except (InvalidTag, ValueError) as error:
         raise MalformedFrame("A frame was changed, moved or made up on its way") from error
-
-
-VERSION = 1
-_OPENED, _KNOWN = 1, 2
-_COUNTER = 8
-_HANDLE = struct.Struct(f">{MESSAGE_ID_BYTES}sBI")
-_ACKNOWLEDGED = struct.Struct(f">{MESSAGE_ID_BYTES}sI")
 
 
 class FrameKind(IntEnum):

@@ -18,6 +18,7 @@ LARGEST_HEAD = 16 * 1024
 _HEADERS = 64
 _Text = Annotated[str, msgspec.Meta(max_length=8192)]
 _Header = tuple[_Text, _Text]
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class HttpRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -36,7 +37,6 @@ class ResponseHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     headers: Annotated[tuple[_Header, ...], msgspec.Meta(max_length=_HEADERS)]
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _REQUEST = msgspec.msgpack.Decoder(HttpRequest)
 _HEAD = msgspec.msgpack.Decoder(ResponseHead)
 

@@ -36,6 +36,10 @@ _HASH = SHA256()
 _SALT = b"troth s-ida v1"
 _NONCES = [number.to_bytes(12, "big") for number in range(33)]
 _CONTENT_NONCE, *_FRAGMENT_NONCES = _NONCES
+RandomBytes = Callable[[int], bytes]
+SEGMENT_BYTES = 64 * 1024
+"""What both ends hold of a long message at a time; small enough that a lost path costs little."""
+MOST_SEGMENTS = 1 << 32
 
 
 def check_secret(threshold: Threshold, secret: bytes) -> None:
@@ -75,9 +79,6 @@ class SegmentKey:
         except InvalidTag:
             return False
         return True
-
-
-RandomBytes = Callable[[int], bytes]
 
 
 def prepare(
@@ -121,11 +122,6 @@ def prepare(
         b"".join((with_index(announced, index), shares[index], tags[index], fragment))
         for index, fragment in enumerate(fragments)
     ]
-
-
-SEGMENT_BYTES = 64 * 1024
-"""What both ends hold of a long message at a time; small enough that a lost path costs little."""
-MOST_SEGMENTS = 1 << 32
 
 
 class Sender:

@@ -12,6 +12,8 @@ from troth.routing.prefixes.members import SILENCE
 from troth.routing.prefixes.update import LatencyAverage
 
 _MODULUS: Final = 2**32
+HALF_LIFE: Final = 60.0
+"""Seconds until a request that a node took counts half."""
 
 
 class TakenCounter:
@@ -37,10 +39,6 @@ class TakenCounter:
             ahead = 0
         self.lately += ahead
         self._last, self._at = taken % _MODULUS, now
-
-
-HALF_LIFE: Final = 60.0
-"""Seconds until a request that a node took counts half."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,12 @@ from troth.routing.pipelines.graph import Floats, Graph
 from troth.routing.pipelines.sweep import fastest
 from troth.routing.placement.plan import Slice
 
+LOAD_SLOPE = 0.1
+"""How much slower one more running request makes a layer, as a share of the idle time. Decoding shares the reading of
+weights, so far less than 1."""
+MOST_REQUESTS = 1 << 16
+MOST_TOKENS = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -47,13 +53,6 @@ def fastest_whole(graph: Graph, seconds: Floats, pipelines: Iterable[Sequence[Sl
         if found is not None and (best is None or found[0] < best.seconds):
             best = Route(tuple(stages), found[0])
     return best
-
-
-LOAD_SLOPE = 0.1
-"""How much slower one more running request makes a layer, as a share of the idle time. Decoding shares the reading of
-weights, so far less than 1."""
-MOST_REQUESTS = 1 << 16
-MOST_TOKENS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,10 @@ from troth.routing.prefixes.following import UpdateFollower
 from troth.routing.prefixes.update import NodeLoad
 
 LARGEST_GROUP = 50
+SILENCE = 3 * INTERVAL
+"""Seconds without a word after which a member is dead: two updates may be lost."""
+REMEMBERED = 8
+"""Members that left, per place in the group, whose last sequence is kept."""
 
 
 def split(regions: Mapping[str, str], seed: bytes, largest: int = LARGEST_GROUP) -> tuple[tuple[str, ...], ...]:
@@ -53,12 +57,6 @@ def split(regions: Mapping[str, str], seed: bytes, largest: int = LARGEST_GROUP)
 
 def _place(name: str, seed: bytes) -> bytes:
     return hashlib.blake2b(name.encode(), key=seed, digest_size=16).digest()
-
-
-SILENCE = 3 * INTERVAL
-"""Seconds without a word after which a member is dead: two updates may be lost."""
-REMEMBERED = 8
-"""Members that left, per place in the group, whose last sequence is kept."""
 
 
 @dataclass(slots=True)

@@ -51,6 +51,19 @@ DEFAULT: Final = 128
 """Tokens of a chunk behind the array."""
 MOST_LENGTHS: Final = 128
 """Entries of an array; each search pays for them."""
+KEY: Final = 32
+"""Bytes of a group's key."""
+DIGEST: Final = 16
+"""Bytes that the chain carries from chunk to chunk."""
+_NONCE: Final = 12
+_BATCH: Final = 64
+"""Chunks hashed at once: a search that ends at a prompt's first chunk has not hashed all of a long one."""
+TOKEN: Final = 4
+"""Bytes of a token."""
+ROOT: Final = 0
+"""The name that no chunk has: the parent of every first one."""
+Tokens: TypeAlias = Sequence[int] | NDArray[np.uint32]
+Path = Iterator[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +126,6 @@ def chunking_for(common: Iterable[int], default: int = DEFAULT) -> Chunking:
             break
         lengths += pieces
     return Chunking(tuple(lengths), default)
-
-
-KEY: Final = 32
-"""Bytes of a group's key."""
-DIGEST: Final = 16
-"""Bytes that the chain carries from chunk to chunk."""
-_NONCE: Final = 12
-_BATCH: Final = 64
-"""Chunks hashed at once: a search that ends at a prompt's first chunk has not hashed all of a long one."""
-TOKEN: Final = 4
-"""Bytes of a token."""
-ROOT: Final = 0
-"""The name that no chunk has: the parent of every first one."""
-
-Tokens: TypeAlias = Sequence[int] | NDArray[np.uint32]
-Path = Iterator[tuple[int, int]]
 
 
 def packed(tokens: Tokens) -> bytes:

@@ -26,6 +26,20 @@ from troth.routing.prefixes.errors import UpdateMalformed
 from troth.routing.prefixes.naming import ROOT
 
 ALPHA: Final = 1 / 8
+VERSION: Final = 2
+MOST_NAMES: Final = 65_536
+"""Names in one update: a snapshot of 8 million tokens in chunks of 128."""
+LONGEST_RUN: Final = 255
+_HEARTBEAT: Final = 2
+_HEAD = struct.Struct("<BB4sQQIHHHIII")
+_COUNTS = struct.Struct("<II")
+_NUMBER = struct.Struct("<I")
+_RUN = struct.Struct("<IB")
+_BODY = _HEAD.size + _COUNTS.size
+_LATENCY_UNIT = 1e-6
+_PACE_UNIT = 1e-9
+LARGEST_UPDATE: Final = _BODY + MOST_NAMES * (_RUN.size + 4)
+"""Bytes; a receiver reads no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +149,6 @@ def runs_of(parents: dict[int, int], longest: int) -> tuple[ChunkRun, ...]:
         for start in range(0, len(names), longest):
             runs.append(ChunkRun(names[start - 1] if start else parent, tuple(names[start : start + longest])))
     return tuple(runs)
-
-
-VERSION: Final = 2
-MOST_NAMES: Final = 65_536
-"""Names in one update: a snapshot of 8 million tokens in chunks of 128."""
-LONGEST_RUN: Final = 255
-_HEARTBEAT: Final = 2
-_HEAD = struct.Struct("<BB4sQQIHHHIII")
-_COUNTS = struct.Struct("<II")
-_NUMBER = struct.Struct("<I")
-_RUN = struct.Struct("<IB")
-_BODY = _HEAD.size + _COUNTS.size
-_LATENCY_UNIT = 1e-6
-_PACE_UNIT = 1e-9
-LARGEST_UPDATE: Final = _BODY + MOST_NAMES * (_RUN.size + 4)
-"""Bytes; a receiver reads no more than that."""
 
 
 def encode_update(update: Update) -> bytes:

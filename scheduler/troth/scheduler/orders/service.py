@@ -257,7 +257,9 @@ class Orders:
     def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
         history = self.context.store.get(order_id)
         if history is None or history.salt is None or not hmac.compare_digest(history.salt, salt):
-            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+            # One word for both: a stranger does not learn which orders there are.
+            remedy = "Orders are kept as long as they can be checked, and shown to who has their salt."
+            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), remedy)
         return history
 
     def _is_judged(self, history: OrderHistory) -> bool:

@@ -76,6 +76,15 @@ class _WaitingPayment:
     payment: TicketPayment
     names: tuple[Address, ...]
     done: asyncio.Future[int]
+    """The block that took it; cancelled where its client has left."""
+
+    def take(self, block: int) -> None:
+        if not self.done.done():
+            self.done.set_result(block)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
 
 
 @dataclass(eq=False)
@@ -238,16 +247,7 @@ class TicketDesk:
         while self._waiting:
             together = self._next()
             try:
-                block = await self._spend(together)
-            except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
-                log.warning("tickets were not taken: %s", error)
-                for one in together:
-                    if not one.done.done():
-                        one.done.set_exception(error)
-            else:
-                for one in together:
-                    if not one.done.done():
-                        one.done.set_result(block)
+                await self._spend(together)
             finally:
                 self._under_way.difference_update(name for one in together for name in one.names)
 
@@ -258,23 +258,23 @@ class TicketDesk:
             together.append(self._waiting.pop(0))
         return together
 
-    async def _spend(self, together: Sequence[_WaitingPayment]) -> int:
+    async def _spend(self, together: Sequence[_WaitingPayment]) -> None:
+        """Send payments in one call; whoever waits for one of them learns what became of it."""
         keys, spendings = merged([one.payment for one in together])
         try:
-            return await self.ledger.execute(PartCall(self.terms.contract, messages.spend(keys, spendings)))
-        except ChainError:
-            if len(together) == 1:
-                raise
-        # One of them spoils the call, as when its epoch has ended: the others go on without it.
-        blocks = [await self._alone(one) for one in together]
-        return max(blocks)
-
-    async def _alone(self, one: _WaitingPayment) -> int:
-        try:
-            return await self._spend([one])
-        except ChainError as error:
-            one.done.set_exception(error)
-            return 0
+            block = await self.ledger.execute(PartCall(self.terms.contract, messages.spend(keys, spendings)))
+        except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
+            if isinstance(error, ChainError) and len(together) > 1:
+                # One of them spoils the call, as when its epoch has ended: the others go on without it.
+                for one in together:
+                    await self._spend([one])
+                return
+            log.warning("tickets were not taken: %s", error)
+            for one in together:
+                one.fail(error)
+            return
+        for one in together:
+            one.take(block)
 
 
 def _worth(call: PayerCall) -> int:

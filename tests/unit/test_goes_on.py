@@ -1,0 +1,106 @@
+"""What goes on for ever in a process: an error that nobody foresaw is said, and ends none of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.toy_tab_stage import toy_stage
+from support.waiting import eventually
+from unit.test_tabs_asking import asked
+
+from troth.client.orders import keeping
+from troth.client.orders.keeping import OrderKeeper
+from troth.committee import running as member_running
+from troth.committee.ticket_turns import TicketTurns
+from troth.overlay.relay import running as relay_running
+from troth.overlay.relay.running import RunningRelay
+
+NOTHING: Any = None
+
+
+class Fails:
+    """Fails the first time, with what nobody catches by name; afterwards it gives what it was made with."""
+
+    def __init__(self, given: object = None) -> None:
+        self.given, self.times = given, 0
+
+    async def __call__(self, *_arguments: object) -> Any:
+        self.times += 1
+        if self.times == 1:
+            raise KeyError("what nobody foresaw")
+        return self.given
+
+
+async def goes_on(work: Any, fails: Fails) -> None:
+    running = asyncio.create_task(work)
+    await eventually(lambda: fails.times > 1 or running.done())
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_member_goes_on_dealing_keys(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    fails = Fails()
+    turns = TicketTurns(NOTHING, "", NOTHING, NOTHING, NOTHING, 0.01, 1.0)
+    monkeypatch.setattr(turns, "turn", fails)
+    await goes_on(turns.run(), fails)
+    assert "keys of tickets wait" in caplog.text
+
+
+async def test_a_member_goes_on_reading_who_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails, member = Fails("others"), type("Holder", (), {"membership": "others"})()
+    monkeypatch.setattr(member_running, "membership_on", fails)
+    await goes_on(member_running.follow_membership(NOTHING, member, 0.01), fails)
+
+
+async def test_a_client_objects_to_claims_whatever_an_order_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One order's unforeseen error keeps neither the next one nor a claim waiting, and does not end the keeper."""
+    looked: list[bytes] = []
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        keeper = OrderKeeper(stage.session)
+
+        def broken(*_arguments: object) -> None:
+            raise KeyError("what nobody foresaw")
+
+        async def watch(record: Any) -> None:
+            looked.append(record.identifier)
+
+        monkeypatch.setattr(stage.session.journal, "due", lambda *_: stage.session.journal.all())
+        monkeypatch.setattr(keeping, "owed_now", broken)
+        monkeypatch.setattr(keeper, "_watch_claim", watch)
+        await keeper.once()
+        assert looked == [stage.tab]
+        monkeypatch.setattr(keeping, "INTERVAL", 0.01)
+        fails = Fails()
+        monkeypatch.setattr(keeper, "once", fails)
+        await goes_on(keeper._run(), fails)
+
+
+async def test_a_relay_goes_on_looking_at_its_circuits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a list that has ended would go on naming relays."""
+    looked = 0
+
+    def look(*_arguments: object) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
+            raise KeyError("what nobody foresaw")
+
+    monkeypatch.setattr(relay_running, "sweep", look)
+    monkeypatch.setattr(relay_running, "SWEEP_SECONDS", 0.01)
+    relay: Any = object.__new__(RunningRelay)
+    relay.listed = None
+    relay.listener = type("Listener", (), {"links": ()})()
+    relay.switch = type("Switch", (), {"pool": type("Pool", (), {"links": lambda _: ()})()})()
+    monkeypatch.setattr(RunningRelay, "reasons", lambda _: [])
+    sweeping = asyncio.create_task(relay._sweep())
+    await eventually(lambda: looked > 1 or sweeping.done())
+    assert not sweeping.done()
+    sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)

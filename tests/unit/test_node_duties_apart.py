@@ -1,0 +1,93 @@
+"""A node's duties towards several schedulers: what fails of one tab or summons costs it nothing with the others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from troth.chain.errors import ChainUnavailable
+from troth.node.earning.keeper import EarningKeeper
+from troth.node.orders import duties
+from troth.node.orders.duties import NodeDuties
+
+NOTHING: Any = None
+BROKEN, WHOLE = b"\x01" * 32, b"\x02" * 32
+
+
+class Keeper(EarningKeeper):
+    """One that looks after two tabs, of which the first fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(NOTHING)
+        self.error = error
+        self.done: list[tuple[str, bytes]] = []
+
+    def _due(self) -> Any:
+        return SimpleNamespace(ledger=None)
+
+    def _own_tabs(self, _ledger: Any) -> Any:
+        return [(BROKEN, None), (WHOLE, None)]
+
+    async def _look_after_claim(self, tab: Any, _record: Any, _due: Any) -> None:
+        self._did("defended", tab)
+
+    async def _redeem(self) -> None:
+        self.done.append(("redeemed", b""))
+
+    async def _claim(self, tab: Any, _record: Any) -> None:
+        self._did("claimed", tab)
+
+    async def _report_shortfall(self, _record: Any) -> None:
+        pass
+
+    def _did(self, what: str, tab: bytes) -> None:
+        if tab == BROKEN:
+            raise self.error
+        self.done.append((what, tab))
+
+
+async def test_what_fails_of_one_tab_keeps_no_other_waiting_and_is_told() -> None:
+    keeper = Keeper(KeyError("what nobody foresaw"))
+    with pytest.raises(KeyError):
+        await keeper.step()
+    assert keeper.done == [("defended", WHOLE), ("redeemed", b""), ("claimed", WHOLE)]
+
+
+async def test_a_chain_that_is_away_is_not_asked_for_every_tab() -> None:
+    keeper = Keeper(ChainUnavailable("The node is away", "x", "Wait."))
+    with pytest.raises(ChainUnavailable):
+        await keeper.step()
+    assert keeper.done == []
+
+
+async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence convicts: a record that cannot be read costs this summons alone."""
+    sent: list[bytes] = []
+
+    def response(summons_id: bytes, *_arguments: object) -> bytes:
+        if summons_id == BROKEN:
+            raise KeyError("what nobody foresaw")
+        return summons_id
+
+    async def write(job: Any) -> Any:
+        return job()
+
+    async def execute(call: bytes, _key: Any) -> Any:
+        sent.append(call)
+        return SimpleNamespace(block=7)
+
+    async def reached(_block: int) -> None:
+        pass
+
+    summons = SimpleNamespace(order=BROKEN)
+    monkeypatch.setattr(duties, "passed_to", lambda *_: ((BROKEN, summons), (WHOLE, summons)))
+    monkeypatch.setattr(duties, "response", response)
+    ground, stores = SimpleNamespace(state=None, block=1), SimpleNamespace(words=None)
+    context: Any = SimpleNamespace(ground=ground, me=None, stores=stores, write=write)
+    wallet: Any = SimpleNamespace(contracts=None, execute=execute)
+    looking = NodeDuties(context, wallet, NOTHING, NOTHING, reached)
+    with pytest.raises(KeyError):
+        await looking.answer_summons()
+    assert (sent, looking.responded) == ([WHOLE], 1)
