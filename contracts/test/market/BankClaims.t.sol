@@ -225,6 +225,15 @@ contract BankClaimsTest is BankTest {
         assertEq(held(), creditOf(payee));
     }
 
+    /// @dev Then it is its payer's to take what is left, and no claim of that block keeps it waiting.
+    function test_NothingIsClaimedFromTheBlockOnInWhichATabMayBeClosed() public {
+        close();
+        pass(CLOSE_DELAY);
+        bytes memory reason = abi.encodeWithSelector(IBank.TabIsClosing.selector, id, vm.getBlockNumber());
+        refuses(claimOf(6, amounts), voucherOf(1 ether, 4 ether, 5), reason);
+        bank.finishClosing(tab);
+    }
+
     // ---- objections and answers
 
     function test_AnAnsweredObjectionPaysTheAnswer() public {

@@ -139,8 +139,8 @@ contract CourtOpeningTest is CourtTest {
         assertEq(creditOf(node(2)), 0);
     }
 
-    /// @dev Client and node would otherwise doubt what verifiers reject, and share what the node keeps.
-    function test_aDoubtKeepsNoRejectionOutOfTheCourt() public {
+    /// @dev A rejection that is opened beside a Doubt, and decided first; by the convict's stake its client is whole.
+    function rejectedBesideADoubt(Vote[] memory votes, Outcome outcome) private {
         Play memory doubt = newPlay(exact, FALSE);
         open(doubt, client);
         Play memory play = newPlay(exact, FALSE);
@@ -148,14 +148,23 @@ contract CourtOpeningTest is CourtTest {
         open(play, stranger);
         assertNotEq(play.caseId, doubt.caseId);
         assertEq(doubt.caseId, court.caseIdOf(play.digest, 128));
-        conclude(play, FALSE, say(5, REJECT, HONEST));
-        assertOutcome(play, Outcome.Convicted);
+        conclude(play, FALSE, votes);
+        assertOutcome(play, outcome);
         assertEq(creditOf(client), FEE);
         pass(1);
         vm.roll(doubt.state.phaseBlock);
         conclude(doubt, FALSE, say(5, REJECT, HONEST));
         assertEq(uint256(court.caseOf(doubt.caseId)), uint256(Outcome.Refunded));
         assertFalse(court.isVoided(play.digest, 0), "its client was refunded by the convict already");
+    }
+
+    /// @dev Client and node would otherwise doubt what verifiers reject, and share what the node keeps.
+    function test_aDoubtKeepsNoRejectionOutOfTheCourt() public {
+        rejectedBesideADoubt(say(5, REJECT, HONEST), Outcome.Convicted);
+    }
+
+    function test_aLeafForWhichItsNodeShowedNothingFallsByNoDoubt() public {
+        rejectedBesideADoubt(say(5, MISSING_TRACE, 0), Outcome.NodeMissing);
     }
 
     function test_aLeafThatFellIsNotRefundedAgain() public {
