@@ -173,7 +173,7 @@ async def test_what_claims_were_paid_is_acknowledged_before_anything_is_ordered(
     fee = history_of(scene, done).answered.fee
     scene.ledger.fold(on.TabRedeemed(done.order.tab, fee, META))
     status, error = await scene.refused(scene.asked())
-    assert (status, error["code"]) == (409, "voucher_refused")
+    assert (status, error["code"]) == (409, "claims_unacknowledged")
     assert f"{fee} in all, and the voucher acknowledges 0" in error["message"]
     scene.payer = tabs.acknowledge(scene.payer, done.order.sequence, fee)
     assert (await scene.send(scene.asked())).of("draw")

@@ -8,6 +8,7 @@ SchedulerError
  │   ├─ TabTooSmall         the tab does not cover it; ``shortfall`` in the asset's smallest unit
  │   │   └─ PriceTooLow     the order pays less than the price list
  │   ├─ VoucherRefused      a word on a tab that goes backwards
+ │   ├─ ClaimsUnacknowledged  claims were paid from the tab, and the voucher says less
  │   ├─ TabNotOpen          the tab is closing, or was never opened
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
@@ -178,6 +179,13 @@ class VoucherRefused(OrderRefused):
     """A word on a tab that goes backwards, forgets, or does not authorise its order."""
 
     code = "voucher_refused"
+    status = 409
+
+
+class ClaimsUnacknowledged(OrderRefused):
+    """Claims were paid from the tab, and the client's word on it says less."""
+
+    code = "claims_unacknowledged"
     status = 409
 
 

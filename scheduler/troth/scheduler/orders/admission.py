@@ -36,6 +36,7 @@ from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,
     BadSignature,
+    ClaimsUnacknowledged,
     GroupTooSmall,
     NodeUnpaid,
     NodeUntrusted,
@@ -256,7 +257,8 @@ def _check_claims(context: SchedulerContext, sent: Submission) -> None:
     paid, said = record.redeemed - record.forgiven, sent.voucher.message.spent
     if paid > said:
         what = f"Claims were paid from this tab: {paid} in all, and the voucher acknowledges {said}"
-        raise VoucherRefused(what, said, "Acknowledge what was claimed, which costs nothing more, or use another tab.")
+        remedy = "Acknowledge what was claimed, which costs nothing more, or use another tab."
+        raise ClaimsUnacknowledged(what, said, remedy)
 
 
 def _left(context: SchedulerContext, order: Order, sent: Submission) -> int:
