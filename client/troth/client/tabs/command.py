@@ -145,8 +145,9 @@ def _listed(one: Mapping[str, Any]) -> str:
     elif not one["known"]:
         money = "not opened yet"
     else:
-        closing = f", closing until block {one['closes_at']}" if one["closes_at"] else ""
-        money = f"{one['balance']} in it, {one['free']} free{closing}"
+        # Of a tab that closes nothing is left to order with.
+        left = f"closing until block {one['closes_at']}" if one["closes_at"] else f"{one['free']} free"
+        money = f"{one['balance']} in it, {left}"
     lines = [f"{one['tab']}  with {one['scheduler']}", f"  {money}"]
     # Without the chain nobody knows what a unit is.
     spent, outstanding = (one.get(name, f"{one[name + '_units']} units") for name in ("spent", "outstanding"))
