@@ -35,6 +35,7 @@ MOST_PROGRAMS = 16
 NICENESS = 10
 SECONDS_TO_END = 10.0
 """A piece takes milliseconds, and longer where a disk is slow."""
+UNREADABLE = "Let this user read it, or import the model again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,12 @@ def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
 
 
 def part_of(tensor: RawTensor, first: int, end: int) -> bytes:
-    """The root above a piece, or of the whole tree where the tensor has no other piece."""
-    leaves, size = row_leaves(tensor, first, end), rows_of_a_piece(tensor)
+    """The root above a piece, or of the whole tree where the tensor has no other piece; ModelError: unreadable, or cut."""
+    try:
+        leaves, size = row_leaves(tensor, first, end), rows_of_a_piece(tensor)
+    except OSError as error:
+        what = "a file of the weights cannot be read"
+        raise ModelError(what, f"{tensor.path}: {error.strerror}", UNREADABLE) from error
     return tree_root(leaves) if tensor.rows <= size else part_root(leaves, size)
 
 
@@ -161,8 +166,6 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         return {"root": part_of(tensor, first, end).hex()}
     except ModelError as error:
         return {"refused": [error.what, error.value, error.remedy]}
-    except OSError as error:
-        return {"refused": ["a file of the weights cannot be read", f"{tensor.path}: {error.strerror}", ""]}
 
 
 def main() -> None:
