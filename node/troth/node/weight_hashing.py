@@ -61,7 +61,11 @@ def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
 
 
 def part_of(tensor: RawTensor, first: int, end: int) -> bytes:
-    """The root above a piece, or of the whole tree where the tensor has no other piece; ModelError: unreadable, or cut."""
+    """The root above a piece, or of the whole tree where the tensor has no other piece.
+
+    Raises:
+        ModelError: the file cannot be read, or was cut.
+    """
     try:
         leaves, size = row_leaves(tensor, first, end), rows_of_a_piece(tensor)
     except OSError as error:
