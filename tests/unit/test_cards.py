@@ -6,6 +6,9 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +28,7 @@ from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.engine.vllm import machine as machines  # noqa: E402
 from troth.node.engine.vllm.machine import CardMachine, backend_for, found_machine, require_guarded, require_machine  # noqa: E402
-from troth.node.engine.vllm.settings import CARD_BATCH, EngineSettings  # noqa: E402
+from troth.node.engine.vllm.settings import CARD_BATCH, ROUNDING, EngineSettings  # noqa: E402
 from troth.node.errors import ConfigError, EngineError, NodeBusy  # noqa: E402
 from troth.node.loading import vllm_settings, watch_card  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -345,3 +348,26 @@ def test_what_is_no_end_of_a_card() -> None:
     assert not card_is_gone(torch.OutOfMemoryError("CUDA out of memory"))
     assert not card_is_gone(RuntimeError("shapes do not fit"))
     assert not card_is_gone(ValueError("CUDA error"))
+
+
+def test_products_are_whole_whatever_the_environment_asks_for(folder: ModelFolder) -> None:
+    program = "import torch; print(torch.get_float32_matmul_precision());"
+    program += "from troth.node.engine.layers import LayerSlice; from troth.node.models.folder import open_folder;"
+    program += "from troth.protocol.types import Segment; from pathlib import Path;"
+    program += (
+        f"LayerSlice(open_folder(Path({str(folder.path)!r})), Segment(0, 1), torch.float32, torch.device('cpu'));"
+    )
+    program += "print(torch.get_float32_matmul_precision());"
+    program += "print(torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction)"
+    asked = os.environ | {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
+    done = subprocess.run([sys.executable, "-c", program], env=asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["high", "highest", "False"]
+
+
+def test_vllm_gets_no_variable_that_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ROUNDING:
+        monkeypatch.setenv(name, "1")
+    with monkeypatch.context() as here:
+        here.setattr(os, "environ", dict(os.environ))
+        EngineSettings(tmp_path, 0).prepare_environment(tmp_path)
+        assert not {*ROUNDING} & os.environ.keys()

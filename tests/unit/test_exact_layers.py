@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from support.tiny_gemma3 import write_tiny_gemma3  # noqa: E402
 from support.tiny_llama import tiny_model  # noqa: E402
 
+from troth.node.engine import attention_cache  # noqa: E402
 from troth.node.engine.exact_layers import ROWS, ExactSlice  # noqa: E402
 from troth.node.engine.few_rows import in_fixed_rows  # noqa: E402
 from troth.node.engine.interface import Computed, SessionKey  # noqa: E402
@@ -73,6 +74,16 @@ async def run(engine: TorchEngine, text: NDArray[np.int64], pieces: list[int], n
 async def test_pieces_have_the_bits_of_one_prefill(engine: TorchEngine, pieces: list[int]) -> None:
     text = probe_text(engine.vocabulary)[:50]
     assert np.array_equal(await run(engine, text, pieces), await run(engine, text, [50]))
+
+
+async def test_a_reference_has_room_for_whole_blocks_where_no_addresses_are_reserved(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So on a graphics card, and on systems that promise no more memory than they have."""
+    monkeypatch.setattr(attention_cache, "RESERVES", False)
+    text = probe_text(engine.vocabulary)[: ROWS + 3]
+    assert (await engine.reference(engine.slice, text)).shape == (ROWS + 3, engine.hidden_size)
+    assert (await engine.shaken(engine.slice, text)).shape == (ROWS + 3, engine.hidden_size)
 
 
 async def test_going_back_leaves_nothing_behind(engine: TorchEngine) -> None:

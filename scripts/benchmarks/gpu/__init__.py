@@ -64,6 +64,7 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
         from benchmarks.gpu.luggage import pack
 
         return [Figure("packed", pack(asked.pack, asked.python) / (1 << 20), "MiB", reach=64, note=str(asked.pack))]
+    _require_device(asked.device)
     # As vLLM sets them in its batch-invariant mode, before CUDA is begun: products are then never split.
     os.environ.update({"CUBLAS_WORKSPACE_CONFIG": ":16:8", "CUBLASLT_WORKSPACE_SIZE": "1", "VLLM_BATCH_INVARIANT": "1"})
     figures = [Figure("machine", 0.0, "", note=_machine(asked.device))]
@@ -79,6 +80,16 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
             figures.append(Figure(f"{part} was not measured", 1, "parts", reach=0, note=str(error)))
         figures += deadline.note(part)
     return figures
+
+
+def _require_device(device: str) -> None:
+    import torch
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit(
+            f"torch {torch.__version__} finds no CUDA card here. "
+            "For a dry run without one: TRITON_INTERPRET=1 scripts/bench gpu --tiny --device cpu"
+        )
 
 
 def _machine(device: str) -> str:

@@ -93,8 +93,9 @@ class AttentionCache:
             positions = max(positions, self.capacity * 3 // 2)
         return -(-positions // BLOCK) * BLOCK
 
-    def grow(self, capacity: int) -> None:
-        """Have room for so many positions, keeping what is filled."""
+    def grow(self, positions: int) -> None:
+        """Have room for so many positions, in whole blocks, keeping what is filled."""
+        capacity = self.capacity_for(positions)
         if capacity > self._reserved:
             self._move(capacity)
         self.capacity = max(self.capacity, capacity)

@@ -1,4 +1,4 @@
-"""A graphics card that one process has to itself, and how it is told that a card is gone.
+"""A graphics card that one process has to itself, how it multiplies, and how it is told that a card is gone.
 
 Two engines on one card take each other's memory in the middle of an answer. So whoever loads weights onto a card holds
 a lock on it, by the card's own id, until its process ends, however it ends.
@@ -92,6 +92,18 @@ def cards_of(device: str, parallel: int = 1) -> list[str]:
         raise ConfigError(f"torch finds {count} CUDA cards here, and {device} is asked for", parallel, remedy)
     indices = range(first, first + parallel)
     return [str(getattr(torch.cuda.get_device_properties(index), "uuid", index)) for index in indices]
+
+
+def multiply_in_full() -> None:
+    """Have torch multiply float32 as float32 in this process, and round sums of bfloat16 once, at their end.
+
+    Containers for graphics cards ask for less by a variable: with 10 bits of each number, a float32 class' honest rows
+    would be refused. Sums that are split are added in bfloat16 by itself.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def card_is_gone(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ between one and BLOCK times the likelihood of their largest. Some tens of tokens
 min_p and top_k, and noise is made for those that may be in the nucleus. It need not be known where exactly that ends:
 the token is certain if it wins among all that may be in it, and surely is in it. Rows where it is not are looked at
 again with the sum of all likelihoods, and what float32 leaves open even then is asked of the rule itself. So tokens are
-those of the rule, and only such a row leaves the device. All of it is plain torch; on CUDA this has not been run.
+those of the rule, and only such a row leaves the device. All of it is plain torch; no card has run it yet.
 
 Minus infinity stands for a token that is forbidden: it has no mass and is never chosen. So what forbids or shifts
 tokens (a grammar, a penalty) can change rows before, on the device.
@@ -132,7 +132,7 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int]
 
 def _likeliest(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int | None]:
     _require_finite(logits.amax(dim=1))
-    return [int(token) for token in logits.argmax(dim=1)]
+    return list[int | None](logits.argmax(dim=1).tolist())
 
 
 def by_the_rule(row: torch.Tensor, draw: TokenDraw) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import torch
 
 from troth.node.engine.attention_cache import AttentionCache
+from troth.node.engine.card import multiply_in_full
 from troth.node.engine.decoder import Decoder
 from troth.node.engine.packing import Continuation, past_of
 from troth.node.errors import ModelError
@@ -85,6 +86,7 @@ class LayerSlice:
         Raises:
             ModelError: the slice does not fit the model, tensors are missing from the folder, or it does not slice.
         """
+        multiply_in_full()
         self.decoder = Decoder(folder, dtype, device)
         self.config = self.decoder.config
         self.device = device

@@ -25,8 +25,11 @@ ENVIRONMENT = {
     # Tokens are chosen before vLLM's sampler; this one of its ways reads the batch's size (issue 51187).
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
-ROUNDING = ("VLLM_MARLIN_INPUT_DTYPE", "VLLM_HUMMING_INPUT_QUANT_CONFIG")
-"""By these an operator could have activations rounded that the class has whole."""
+ROUNDING = (
+    *("VLLM_MARLIN_INPUT_DTYPE", "VLLM_HUMMING_INPUT_QUANT_CONFIG"),
+    *("VLLM_FLOAT32_MATMUL_PRECISION", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+)
+"""By these an operator, or whoever made the container, could have numbers rounded that the class has whole."""
 PROCESSORS = {1: "troth.node.engine.vllm.noise:PublicNoise", 2: "troth.node.engine.vllm.slot_noise:SlotNoise"}
 """What chooses tokens, for each of vLLM's model runners. The second one needs Triton, which no CPU build has."""
 CARD_BATCH, CARD_STEP = 256, 8192

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from troth.node.engine.card import multiply_in_full
 from troth.node.engine.few_rows import in_fixed_rows
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
 from troth.node.engine.vllm.shaken_rows import ShakenRows, parts_of
@@ -29,7 +30,8 @@ LOADING = "vllm.model_executor.models.utils"
 CAST = "Attempted to load weight %s with dtype"
 # Folders hold float32: that each weight is cast to the class's dtype is meant so, and not worth a warning each.
 logging.getLogger(LOADING).addFilter(lambda record: not str(record.msg).startswith(CAST))
-
+# vLLM imports this before it captures a graph, which keeps how its products round.
+multiply_in_full()
 
 AHEAD = 2
 """Steps whose rows may be on their way from a graphics card while the next ones are computed."""
