@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from troth.command.main import app
+from troth.command.root import app
 from troth.command.plugins import SHORT, load, plugins
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
