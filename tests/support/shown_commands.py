@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from troth.command.main import app
 from troth.command.plugins import SHORT, load, plugins
+from troth.command.root import app
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")

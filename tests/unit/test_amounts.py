@@ -153,7 +153,7 @@ def test_names_carry_units_in_json_and_values_for_people() -> None:
 
 
 def test_the_price_comes_from_the_command_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    from troth.command.main import app
+    from troth.command.root import app
 
     monkeypatch.setenv(command_options.PRICE_VARIABLE, "")
     assert command_options.asset_price() is None

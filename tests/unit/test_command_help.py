@@ -19,7 +19,7 @@ from support.shown_commands import shown_in_texts, wrong_in
 
 from troth.command import plugins
 from troth.command.examples import EXAMPLES
-from troth.command.main import app
+from troth.command.root import app
 from troth.network import networks, option
 from troth.network.services import SERVICES, ServicePlace
 from troth.protocol.types import ZERO_HASH, to_address

@@ -32,6 +32,7 @@ from troth.explorer.figures import QUERIES, Column, Figure
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.pages import application, policy
 from troth.explorer.reading import INDEX_FILE
+from troth.explorer.services import ALL_QUERIES
 from troth.explorer.site import Site
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
@@ -157,6 +158,58 @@ def test_files_and_command_say_the_same(web: TestClient, home: Path, name: str) 
     assert json.loads(printed.output) == shown
     assert len(table) == len(shown["rows"])
     assert [list(row) for row in table[:1]] == [list(row) for row in shown["rows"][:1]]
+
+
+UNKNOWN = {
+    "case": f"0x{7:064x}",
+    "dispute": f"0x{7:064x}",
+    "order": f"0x{7:064x}",
+    "class": f"0x{7:064x}",
+    "operator": f"0x{7:040x}",
+    "node": SCHEDULER,
+    "scheduler": CASES.node,
+    "party": f"0x{7:040x}",
+    "owner": f"0x{7:040x}",
+    "entry": "99999",
+}
+"""By an option, what the index does not know of this kind; a node is no scheduler."""
+NAMED = [(name, option) for name, query in ALL_QUERIES.items() for option in query.filters if option in UNKNOWN]
+
+
+@pytest.mark.parametrize(("name", "option"), NAMED)
+def test_what_the_index_does_not_know_is_no_empty_table(site: Site, name: str, option: str) -> None:
+    with pytest.raises(NothingHere, match="The index knows no such") as caught:
+        site.figure(name, {option: UNKNOWN[option]})
+    assert UNKNOWN[option] in str(caught.value)
+    if option != "entry":
+        with pytest.raises(NothingHere, match="This is no"):
+            site.figure(name, {option: "0x1234"})
+
+
+def test_an_entry_of_another_scheduler_is_none_of_this_one(site: Site) -> None:
+    known = str(site.figure("entries", {"scheduler": SCHEDULER}).rows[0][1])
+    assert site.figure("tasks", {"scheduler": SCHEDULER, "entry": known}).rows
+    with pytest.raises(NothingHere, match="no such log entry"):
+        site.figure("tasks", {"scheduler": SCHEDULER, "entry": "99999"})
+
+
+def test_a_name_is_found_however_it_is_written(site: Site) -> None:
+    for typed in (CASE, CASE[:2] + CASE[2:].upper()):
+        assert site.figure("life", {"case": typed}).rows
+    for operator in (SCHEDULER, SCHEDULER.lower()):
+        assert site.figure("tasks", {"scheduler": operator}).rows
+
+
+def test_what_is_known_and_did_nothing_is_an_empty_table(site: Site) -> None:
+    assert not site.figure("work", {"operator": SCHEDULER}).rows
+
+
+def test_the_command_and_the_web_say_that_a_case_is_unknown(home: Path, web: TestClient) -> None:
+    run = CliRunner().invoke(commands, ["show", "life", "--case", UNKNOWN["case"], "--home", str(home)])
+    assert run.exit_code != 0
+    assert not run.output
+    assert "troth explorer show cases" in str(run.exception)
+    assert web.get(f"/figures/life.csv?case={UNKNOWN['case']}").status_code == 404
 
 
 def test_cursors_lead_through_all_rows(site: Site) -> None:

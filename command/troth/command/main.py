@@ -1,86 +1,14 @@
-"""`troth`: one command whose sub-commands each package contributes."""
+"""Where `troth` begins: an interrupt is heard before the rest is loaded, which takes longer than many commands."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import Annotated
+from types import FrameType
 
-import typer
-
-from troth.command.plugins import LazyGroup
-from troth.command.rendering import show_error
-
-app = typer.Typer(
-    name="troth",
-    cls=LazyGroup,
-    help="Verified LLM inference from machines you need not trust.",
-    epilog="Exit codes: 0 done, 1 an error that says what to do, 2 wrong usage, 130 interrupted; a command that has "
-    "others says so. What sends a transaction is a dry run until --broadcast.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"troth {version('troth')}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
-    ] = False,
-    price: Annotated[
-        str,
-        typer.Option(
-            "--price",
-            envvar="TROTH_PRICE",
-            help="What one coin or token costs, like 3150eur: shown beside amounts.",
-        ),
-    ] = "",
-    max_fee: Annotated[
-        str,
-        typer.Option(
-            "--max-fee",
-            envvar="TROTH_MAX_FEE",
-            help="Most that a unit of gas may cost, like 200gwei; without it 1000gwei.",
-        ),
-    ] = "",
-    chain_timeout: Annotated[
-        str,
-        typer.Option(
-            "--chain-timeout",
-            envvar="TROTH_CHAIN_TIMEOUT",
-            help="Seconds to wait for an answer of the chain node; without it 20.",
-        ),
-    ] = "",
-    debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,
-) -> None:
-    """Verified LLM inference from machines you need not trust."""
-    # These act before or after this point: --version eagerly, --debug in `main` when an error arrives.
-    del show_version, debug
-    if price:
-        os.environ["TROTH_PRICE"] = price
-    if max_fee:
-        os.environ["TROTH_MAX_FEE"] = max_fee
-    if chain_timeout:
-        os.environ["TROTH_CHAIN_TIMEOUT"] = chain_timeout
-
-
-def _wants_debug(arguments: Sequence[str]) -> bool:
-    if _is_set("TROTH_DEBUG"):
-        return True
-    before_the_sub_command = arguments[: next((i for i, a in enumerate(arguments) if not a.startswith("-")), None)]
-    return "--debug" in before_the_sub_command
-
-
-def _is_set(variable: str) -> bool:
-    return os.environ.get(variable, "").lower() in {"1", "true", "yes", "on", "t", "y"}
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,10 +16,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     A sub-command's error may carry its own `exit_code`.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    command = typer.main.get_command(app)
+    # Another handler is the caller's. A shell has what it starts in its background ignore the signal.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, _leave)
     try:
-        command.main(args=given, prog_name="troth")
-    except Exception as error:  # noqa: BLE001 - the outermost edge: shown to the user, never swallowed
-        as_json = "--json" in given or _is_set("TROTH_JSON")
-        sys.exit(show_error(error, as_json=as_json, debug=_wants_debug(given)))
+        from troth.command.root import run
+
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    # No exception: an import would drop it where it comes within a callback, and say so. Nothing is begun yet.
+    os._exit(INTERRUPTED)

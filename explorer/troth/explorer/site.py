@@ -21,6 +21,7 @@ from troth.explorer.errors import ExplorerError, NothingHere
 from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure
 from troth.explorer.finding import page_of
 from troth.explorer.index import FORMAT
+from troth.explorer.naming import require_known, written
 from troth.explorer.opening import Place, open_to_read
 from troth.explorer.services import reader_of
 from troth.protocol.errors import InvalidField
@@ -160,9 +161,16 @@ class Site:
         return self._reading(lambda: page_of(self.database, typed))
 
     def figure(self, name: str, options: Mapping[str, str], cursor: str = "", most: int = FILE_ROWS) -> Figure:
-        """A figure for a file or a page."""
-        reader = reader_of(self.database)
-        return self._reading(lambda: reader.figure(name, options, most=most, cursor=cursor))
+        """A figure for a file or a command; NothingHere where an option names what the index does not know."""
+        chosen = written(options)
+
+        def read() -> Figure:
+            found = reader_of(self.database).figure(name, chosen, most=most, cursor=cursor)
+            if not found.rows:
+                require_known(self.database, chosen)
+            return found
+
+        return self._reading(read)
 
     def _reading(self, work: Callable[[], Made]) -> Made:
         """One view of the index for all queries of a page; a query that takes too long is given up."""

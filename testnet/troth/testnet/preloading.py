@@ -21,7 +21,7 @@ MODULES = (
     "troth.client.orders.asking",
     "troth.client.orders.keeping",
     "troth.client.orders.session",
-    "troth.command.main",
+    "troth.command.root",
     "troth.committee.command",
     "troth.committee.running",
     "troth.node.command",

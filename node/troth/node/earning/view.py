@@ -11,12 +11,13 @@ from troth.node.earning.leaf import Leaf
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.draws import seasoned_seats
 from troth.protocol.market.signed import Work
-from troth.protocol.market.state import State
+from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
 
 DAY, WEEK = 86_400.0, 7 * 86_400.0
+OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,18 @@ class TabView:
     payable_units: int
     unpaid_units: int
     orders: int
-    closes_at: int
+    state: str
     claim: str
 
+    @property
+    def is_open(self) -> bool:
+        """Whether work can come on it."""
+        return self.state == OPEN
+
     def shown(self) -> dict[str, Any]:
-        """As JSON; amounts as text."""
-        words = asdict(self)
-        return {name: str(value) if isinstance(value, int) else value for name, value in words.items()}
+        """As JSON; amounts as text, and no claim where none is filed."""
+        words = {name: str(value) if isinstance(value, int) else value for name, value in asdict(self).items()}
+        return words if self.claim else {name: value for name, value in words.items() if name != "claim"}
 
 
 def earned(leaves: Iterable[Leaf], ledger: NodeLedger) -> Earned:
@@ -81,11 +87,17 @@ def tabs_view(books: NodeBooks, ledger: NodeLedger) -> tuple[TabView, ...]:
                 payable_units=max(book.payable - record.redeemed, 0),
                 unpaid_units=book.exposure,
                 orders=len(book.worth),
-                closes_at=record.closes_at,
+                state=_state(record),
                 claim="" if claim is None else f"settles at block {claim.state.settles_at}",
             )
         )
     return tuple(sorted(found, key=lambda one: -one.unpaid_units - one.payable_units))
+
+
+def _state(record: TabRecord) -> str:
+    if not record.known:
+        return "closed"
+    return f"closes at block {record.closes_at}" if record.closes_at else OPEN
 
 
 def earnings(books: NodeBooks, ledger: NodeLedger, now: float, policy: EarningPolicy) -> dict[str, Any]:
@@ -136,7 +148,7 @@ def why_no_work(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> 
     found = _seats(state, me, ledger.block)
     views = tabs_view(books, ledger)
     found += unpaid_too_long(views, ledger, policy)
-    if not any(not view.closes_at and view.balance_units for view in views):
+    if not any(view.is_open and view.balance_units for view in views):
         found.append("no scheduler has an open tab with this node: work comes once one does")
     if not found:
         found.append("nothing is wrong on chain: orders are drawn by seats, or other nodes ask less (`troth node ask`)")
