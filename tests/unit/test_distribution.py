@@ -124,9 +124,9 @@ def test_networks_alone_have_a_second_run(
 @pytest.mark.slow
 def test_the_inner_loop_can_be_collected() -> None:
     """`make quick` refuses to run where a file that imports torch is not marked; `make test` would not notice that."""
+    options = ("-m", "quick", "-n", "0", "-q", "--collect-only", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-m", "quick", "-n", "0", "-q", "--collect-only", "-p", "no:cacheprovider"]
-        + ["tests/unit", "tests/property"],
+        [sys.executable, "-m", "pytest", *options, "tests/unit", "tests/property"],
         cwd=ROOT,
         capture_output=True,
         text=True,
