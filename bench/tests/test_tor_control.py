@@ -24,6 +24,13 @@ REPLIES = [
     Reply(650, ("CIRC 7 BUILT $AB~relay0 PURPOSE=GENERAL",)),
     Reply(552, ('No such router "AB"',)),
 ]
+SCRIPT = {
+    "AUTHENTICATE 636f6f6b6965": b"250 OK\r\n",
+    "SETEVENTS CIRC STREAM": b"250 OK\r\n650 STREAM 3 NEW 0 127.0.0.1:80\r\n",
+    "EXTENDCIRCUIT 0 AA,BB": b"650 CIRC 7 EXTENDED $AA\r\n250 EXTENDED 7\r\n650 CIRC 6 FAILED\r\n650 CIRC 7 BUILT\r\n",
+    "EXTENDCIRCUIT 0 CC": b"250 EXTENDED 8\r\n650 CIRC 8 FAILED REASON=TIMEOUT\r\n",
+    "CLOSECIRCUIT 9": b'552 Unknown circuit "9"\r\n',
+}
 
 
 @given(st.lists(st.integers(0, len(SAID)), max_size=8).map(sorted))
@@ -43,15 +50,6 @@ def test_what_is_no_reply_is_refused(line: bytes) -> None:
 def test_a_line_without_end_is_refused() -> None:
     with pytest.raises(TorRefused):
         list(ReplyReader().feed(b"2" * (1 << 21)))
-
-
-SCRIPT = {
-    "AUTHENTICATE 636f6f6b6965": b"250 OK\r\n",
-    "SETEVENTS CIRC STREAM": b"250 OK\r\n650 STREAM 3 NEW 0 127.0.0.1:80\r\n",
-    "EXTENDCIRCUIT 0 AA,BB": b"650 CIRC 7 EXTENDED $AA\r\n250 EXTENDED 7\r\n650 CIRC 6 FAILED\r\n650 CIRC 7 BUILT\r\n",
-    "EXTENDCIRCUIT 0 CC": b"250 EXTENDED 8\r\n650 CIRC 8 FAILED REASON=TIMEOUT\r\n",
-    "CLOSECIRCUIT 9": b'552 Unknown circuit "9"\r\n',
-}
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ MODELS = (
     ("llama/SmolLM2-135M-Instruct", "torch cpu, float32", 30, ((0, 30),)),
 )
 REPEATS = 15
+CHECKS = ((1, "Events follow from each other"), (2, "Money is conserved"), (5, "Reviewers are those that were drawn"))
 
 
 def identifier(*words: object) -> str:
@@ -216,9 +217,6 @@ def generate(folder: Path, tasks: int, database: str = "") -> Generated:
         )
     index.close()
     return made
-
-
-CHECKS = ((1, "Events follow from each other"), (2, "Money is conserved"), (5, "Reviewers are those that were drawn"))
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:

@@ -56,6 +56,8 @@ MEMBERS = [address_from_bytes(bytes([1 + number]) * 20) for number in range(7)]
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
+Halves = Sequence[Sequence[str]]
+Learner = Callable[[Sequence[str], Sequence[str]], Callable[[Sequence[str]], Features]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +217,6 @@ def _with_secret(secret: int) -> tuple[int, dict[str, float]]:
             what = f"list {number} of all {len(MEMBERS)} members told from users by {way}, of pairs"
             told[what] = across(ours, theirs, learn)
     return pairs, told
-
-
-Halves = Sequence[Sequence[str]]
-Learner = Callable[[Sequence[str], Sequence[str]], Callable[[Sequence[str]], Features]]
 
 
 def _by_structure(

@@ -53,6 +53,28 @@ COMPARED = ((512, 0.6), (4_096, 0.3), (32_000, 0.09), (152_064, 0.01))
 """Vocabularies, and their share of the comparisons."""
 KINDS = ("text", "wide", "flat", "bfloat16", "equal", "one", "cut")
 BATCH, VOCABULARY = 256, 152_064
+VLLM_FAMILIES = (
+    "llama",
+    "qwen3",
+    "mistral",
+    "phi3",
+    "gemma3_text",
+    "qwen3_moe",
+    "gpt_oss",
+    "qwen2",
+    "olmo2",
+    "granite",
+)
+VLLM_SIZES: dict[str, Any] = {
+    # Kernels of vLLM for CPU know some sizes of heads only, and a text of the probe has to fit.
+    "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
+    "max_position_embeddings": 2048, "num_hidden_layers": 2,
+}  # fmt: skip
+VLLM_LAYERS: dict[str, dict[str, Any]] = {
+    "qwen2": {"layer_types": ["sliding_attention", "full_attention"]},
+    "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 64},
+    "gpt_oss": {"layer_types": ["sliding_attention", "full_attention"]},
+}
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
@@ -101,30 +123,6 @@ def _tried(family: str) -> tuple[bool, bool, str]:
     sliced = all(trial.transformers and trial.head and trial.slices for trial in trials)
     exact = all(trial.exact for trial in trials)
     return sliced, exact, "" if sliced and exact else str(trials)
-
-
-VLLM_FAMILIES = (
-    "llama",
-    "qwen3",
-    "mistral",
-    "phi3",
-    "gemma3_text",
-    "qwen3_moe",
-    "gpt_oss",
-    "qwen2",
-    "olmo2",
-    "granite",
-)
-VLLM_SIZES: dict[str, Any] = {
-    # Kernels of vLLM for CPU know some sizes of heads only, and a text of the probe has to fit.
-    "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
-    "max_position_embeddings": 2048, "num_hidden_layers": 2,
-}  # fmt: skip
-VLLM_LAYERS: dict[str, dict[str, Any]] = {
-    "qwen2": {"layer_types": ["sliding_attention", "full_attention"]},
-    "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 64},
-    "gpt_oss": {"layer_types": ["sliding_attention", "full_attention"]},
-}
 
 
 def vllm_families() -> list[Figure]:

@@ -56,6 +56,13 @@ WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULAR
 TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}"
 SPELLING_CONTEXT = 1024
 LENIENT = {"stall": 60, "reviewers": 5, "seats": 1, "outside": 0}
+# A token for each letter that JSON and calls of tools are written in here.
+LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789 {}[]":,._-<>/=?+\n'
+TOOLED = (
+    "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
+    "{% for m in messages %}{{ m.role }} {{ m.content }}{% for call in m.tool_calls or [] %}"
+    "{{ call.function.arguments | tojson }}{% endfor %}\n{% endfor %}"
+)
 
 
 def write_model(folder: Path) -> ModelTexts:
@@ -70,15 +77,6 @@ def write_model(folder: Path) -> ModelTexts:
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     return ModelTexts.load(folder)
-
-
-# A token for each letter that JSON and calls of tools are written in here.
-LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789 {}[]":,._-<>/=?+\n'
-TOOLED = (
-    "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
-    "{% for m in messages %}{{ m.role }} {{ m.content }}{% for call in m.tool_calls or [] %}"
-    "{{ call.function.arguments | tojson }}{% endfor %}\n{% endfor %}"
-)
 
 
 def write_spelling_model(folder: Path) -> ModelTexts:

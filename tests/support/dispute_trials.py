@@ -30,6 +30,9 @@ from troth.protocol.types import Address, Hash32
 Rows = NDArray[np.float32]
 WRONG = {"model.layers.1.mlp.up_proj.weight": ((3, 5), 0.9)}
 """One weight of one layer that a dishonest node has otherwise."""
+IDLE_LOOKS = 12
+"""Looks without a turn after which nobody has one. On a busy machine a trace begins and ends within one look, unseen:
+the accused may try all nudges so, one a look."""
 
 
 class TamperedWeights(OpenedWeights):
@@ -92,11 +95,6 @@ class StagedDisputes:
 
     async def pay(self) -> tuple[str, ...]:
         return ()
-
-
-IDLE_LOOKS = 12
-"""Looks without a turn after which nobody has one. On a busy machine a trace begins and ends within one look, unseen:
-the accused may try all nudges so, one a look."""
 
 
 @dataclass

@@ -20,6 +20,18 @@ from support.client_network import ClientSide
 from support.forked_program import ForkedProgram
 from support.waiting import SECONDS, eventually
 
+__all__ = [
+    "MESSAGES",
+    "MODEL",
+    "QUESTION",
+    "Gateway",
+    "events",
+    "eventually",
+    "needed",
+    "run_program",
+    "serving_gateway",
+]
+
 MODEL = "toy"
 QUESTION = "word7 word9 word11"
 MESSAGES = [{"role": "user", "content": QUESTION}]
@@ -130,16 +142,3 @@ def events(text: str) -> list[Any]:
     """The data of a stream's events; "[DONE]" as it is."""
     found = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
     return [one if one == "[DONE]" else json.loads(one) for one in found]
-
-
-__all__ = [
-    "MESSAGES",
-    "MODEL",
-    "QUESTION",
-    "Gateway",
-    "events",
-    "eventually",
-    "needed",
-    "run_program",
-    "serving_gateway",
-]

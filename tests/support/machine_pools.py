@@ -10,6 +10,17 @@ from troth.routing.placement.hardware import Machine, ModelShape
 GIB = 1 << 30
 WEIGHTS_SHARE = 0.5
 """Part of a GPU's memory that holds weights, as in the published scheduler; the rest is cache and activations."""
+# Weights of one layer: attention and 128 experts at one byte; dense at two; attention and 128 experts at one byte.
+GPT_OSS = ModelShape(
+    36, 128 * 3 * 2880 * 2880 + 2 * 2880 * 64 * 72, 2 * 8 * 64 * 2, 201_088 * 2880 * 2, 201_088 * 2880 * 2
+)
+DENSE_80 = ModelShape(80, 2 * (3 * 8192 * 28_672 + 2 * 8192 * 9216), 4096, 128_256 * 8192 * 2, 128_256 * 8192 * 2)
+EXPERTS_94 = ModelShape(94, 128 * 3 * 4096 * 1536 + 2 * 4096 * 8704, 2048, 151_936 * 4096 * 2, 151_936 * 4096 * 2)
+SHAPES = {
+    "36 layers, gpt-oss-120b": GPT_OSS,
+    "80 layers, dense 70B": DENSE_80,
+    "94 layers, 235B of experts": EXPERTS_94,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +45,6 @@ POOLS = {
     "homogeneous": (A100_80,),
     "4 types": (A100_80, A100_40, RTX_5090, RTX_4090),
     "7 types": (A100_80, A6000, A100_40, RTX_5090, RTX_4090, RTX_4080, RTX_4070),
-}
-
-# Weights of one layer: attention and 128 experts at one byte; dense at two; attention and 128 experts at one byte.
-GPT_OSS = ModelShape(
-    36, 128 * 3 * 2880 * 2880 + 2 * 2880 * 64 * 72, 2 * 8 * 64 * 2, 201_088 * 2880 * 2, 201_088 * 2880 * 2
-)
-DENSE_80 = ModelShape(80, 2 * (3 * 8192 * 28_672 + 2 * 8192 * 9216), 4096, 128_256 * 8192 * 2, 128_256 * 8192 * 2)
-EXPERTS_94 = ModelShape(94, 128 * 3 * 4096 * 1536 + 2 * 4096 * 8704, 2048, 151_936 * 4096 * 2, 151_936 * 4096 * 2)
-SHAPES = {
-    "36 layers, gpt-oss-120b": GPT_OSS,
-    "80 layers, dense 70B": DENSE_80,
-    "94 layers, 235B of experts": EXPERTS_94,
 }
 
 

@@ -31,6 +31,7 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32
 OPENED = 1_010
 """Block of the opening."""
 RANDAO = hash_of("randao")
+BLOCKS = {"open": OPENED, "draw": OPENED + 1_005, "commit": OPENED + 1_010, "decide": OPENED + 1_020}
 
 
 @dataclass(frozen=True)
@@ -217,9 +218,6 @@ class CaseScene:
     def subject(self, events: list[tuple[Any, PartCall]] | None = None, randao: Hash32 = RANDAO) -> AuditSubject:
         """The record in which the case stands, with the inputs of its transactions and the header that draws."""
         return recorded(self.events() if events is None else events, self.scene.changes, randao)
-
-
-BLOCKS = {"open": OPENED, "draw": OPENED + 1_005, "commit": OPENED + 1_010, "decide": OPENED + 1_020}
 
 
 def recorded(events: list[tuple[Any, PartCall]], changes: Any = None, randao: Hash32 = RANDAO) -> AuditSubject:

@@ -50,6 +50,8 @@ from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Judged, Recommit, Redeemable, Unveil
 from troth.transport import sealing
 
+__all__ = ["Network", "Node", "Ordered", "build", "np", "verified"]
+
 
 @dataclass
 class Ordered:
@@ -433,6 +435,3 @@ def verified(ordered: Ordered, segment: int, row_bytes: int) -> RowHashes:
     return verify_rows(
         start, ordered.rows[segment], row_bytes, signature, signer=ordered.nodes[segment], domain=DOMAIN, tokens=bound
     )
-
-
-__all__ = ["Network", "Node", "Ordered", "build", "np", "verified"]

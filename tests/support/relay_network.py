@@ -24,6 +24,8 @@ from troth.transport.identity import create_identity
 START_SECONDS = 60.0
 ANSWER_BYTES = 2000
 """The destination answers with the beginning of the message: at most so many bytes."""
+ECHO = "from support.relay_network import serve_echo; serve_echo()"
+_TROTH = ("-c", "from troth.command.main import main; main()")
 
 
 @dataclass
@@ -61,9 +63,6 @@ class RelayNetwork:
     def path(self) -> list[RelayDescriptor]:
         """All relays, in order."""
         return [relay.descriptor for relay in self.relays]
-
-
-ECHO = "from support.relay_network import serve_echo; serve_echo()"
 
 
 def destination_entry(place: PinnedAddress) -> str:
@@ -110,9 +109,6 @@ def relay_network(
         for process in processes:
             process.kill()
             process.wait()
-
-
-_TROTH = ("-c", "from troth.command.main import main; main()")
 
 
 def cpu_seconds(process: int) -> float:

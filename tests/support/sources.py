@@ -131,6 +131,46 @@ def functions(source: Source) -> Iterator[tuple[str, int, int]]:
             yield node.name, first, (node.end_lineno or first) - first + 1
 
 
+def late_constants(tree: ast.Module) -> list[tuple[str, int]]:
+    """Name and line of each constant that stands below a class or a function, though it needs nothing from there.
+
+    A constant that is built from a name of its own module, or typed with one, stands below that name. A run of
+    constants without an empty line stays together where one of them does so.
+    """
+    found, defined = list[tuple[str, int]](), set[str]()
+    for run in _runs(tree.body):
+        names = {node.id for one in run for node in ast.walk(one) if isinstance(node, ast.Name)}
+        bound = {name for one in run for name in _bound(one)}
+        if isinstance(run[0], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or (defined and names & defined):
+            defined |= bound
+        elif defined and all(isinstance(one, ast.Assign | ast.AnnAssign) for one in run):
+            found += [(name, one.lineno) for one in run for name in _bound(one)]
+    return found
+
+
+def _runs(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Statements of a module without its strings: constants that stand together as one, all others one by one."""
+    run, end = list[ast.stmt](), 0
+    for one in body:
+        is_text = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+        together = one.lineno == end + 1 and all(isinstance(two, ast.Assign | ast.AnnAssign) for two in (*run, one))
+        if run and not together and not is_text:
+            yield run
+            run = []
+        if not is_text:
+            run.append(one)
+        end = one.end_lineno or 0
+    if run:
+        yield run
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Names that a statement of a module gives a meaning."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
 def only_for_tests() -> list[str]:
     """Functions, classes and constants of the wheel's modules that nobody uses but tests.
 

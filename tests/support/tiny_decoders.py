@@ -92,6 +92,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 """Name: class of the configuration, and what of it differs from `SIZES`."""
 UNSLICED = frozenset({"qwen3_next"})
 """Families with linear attention, which are refused."""
+TOKENS = np.random.default_rng(5).integers(3, VOCABULARY, size=40)
+PIECES = (7, 20, 21, 22, 40)
+"""Where a text ends that is given in pieces: across windows and blocks, and one by one."""
+KEY = SessionKey(bytes(32), 0, 0)
 
 
 def write_tiny_decoder(family: str, path: Path, dtype: torch.dtype = torch.float32, **changed: Any) -> ModelFolder:
@@ -108,12 +112,6 @@ def write_tiny_decoder(family: str, path: Path, dtype: torch.dtype = torch.float
     write_config({**model.config.to_dict(), "architectures": [type(model).__name__]}, path)
     (path / "tokenizer.json").write_text("{}")
     return open_folder(path)
-
-
-TOKENS = np.random.default_rng(5).integers(3, VOCABULARY, size=40)
-PIECES = (7, 20, 21, 22, 40)
-"""Where a text ends that is given in pieces: across windows and blocks, and one by one."""
-KEY = SessionKey(bytes(32), 0, 0)
 
 
 class Trial(NamedTuple):

@@ -18,6 +18,22 @@ from troth.transport.server import TlsServer, serving
 
 OUTER = IPv4Address("198.41.0.4")
 _CONTROL = "urn:schemas-upnp-org:service:WANIPConnection:1"
+_ENVELOPE = (
+    '<?xml version="1.0"?><s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" '
+    's:encodingStyle="http://schemas.xmlsoap.org/soap/encoding/"><s:Body>{inner}</s:Body></s:Envelope>'
+)
+_FAULT = _ENVELOPE.format(
+    inner="<s:Fault><faultcode>s:Client</faultcode><faultstring>UPnPError</faultstring><detail>"
+    '<UPnPError xmlns="urn:schemas-upnp-org:control-1-0"><errorCode>{code}</errorCode>'
+    "<errorDescription>no</errorDescription></UPnPError></detail></s:Fault>"
+)
+_DESCRIPTION = """<?xml version="1.0"?>
+<root xmlns="urn:schemas-upnp-org:device-1-0"><specVersion><major>1</major><minor>0</minor></specVersion>
+<device><deviceType>urn:schemas-upnp-org:device:InternetGatewayDevice:1</deviceType>
+<friendlyName>toy</friendlyName><manufacturer>toy</manufacturer><modelName>toy</modelName><UDN>uuid:toy</UDN>
+<serviceList><service><serviceType>{service}</serviceType><serviceId>urn:upnp-org:serviceId:WANIPConn1</serviceId>
+<SCPDURL>/actions.xml</SCPDURL><controlURL>{control}</controlURL><eventSubURL>/events</eventSubURL></service>
+</serviceList></device></root>"""
 
 
 class NatPmpRouter(asyncio.DatagramProtocol):
@@ -217,24 +233,6 @@ def _xml(text: str, status: int = 200) -> Response:
 
 def _said(action: str, inner: str) -> Response:
     return _xml(_ENVELOPE.format(inner=f'<u:{action}Response xmlns:u="{_CONTROL}">{inner}</u:{action}Response>'))
-
-
-_ENVELOPE = (
-    '<?xml version="1.0"?><s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/" '
-    's:encodingStyle="http://schemas.xmlsoap.org/soap/encoding/"><s:Body>{inner}</s:Body></s:Envelope>'
-)
-_FAULT = _ENVELOPE.format(
-    inner="<s:Fault><faultcode>s:Client</faultcode><faultstring>UPnPError</faultstring><detail>"
-    '<UPnPError xmlns="urn:schemas-upnp-org:control-1-0"><errorCode>{code}</errorCode>'
-    "<errorDescription>no</errorDescription></UPnPError></detail></s:Fault>"
-)
-_DESCRIPTION = """<?xml version="1.0"?>
-<root xmlns="urn:schemas-upnp-org:device-1-0"><specVersion><major>1</major><minor>0</minor></specVersion>
-<device><deviceType>urn:schemas-upnp-org:device:InternetGatewayDevice:1</deviceType>
-<friendlyName>toy</friendlyName><manufacturer>toy</manufacturer><modelName>toy</modelName><UDN>uuid:toy</UDN>
-<serviceList><service><serviceType>{service}</serviceType><serviceId>urn:upnp-org:serviceId:WANIPConn1</serviceId>
-<SCPDURL>/actions.xml</SCPDURL><controlURL>{control}</controlURL><eventSubURL>/events</eventSubURL></service>
-</serviceList></device></root>"""
 
 
 def _action(name: str, *arguments: tuple[str, str]) -> str:

@@ -59,6 +59,8 @@ from troth.protocol.types import (
     address_to_bytes,
 )
 
+HEAD_SALT = Hash32(b"\x4d" * 32)
+
 
 @dataclass
 class ToyOrder:
@@ -109,9 +111,6 @@ def node_salt(order: Hash32) -> Hash32:
 
 def verifier_salt(node: Address) -> Hash32:
     return Hash32(keccak256(b"verifier salt" + node.encode()))
-
-
-HEAD_SALT = Hash32(b"\x4d" * 32)
 
 
 class ToyScheduler:

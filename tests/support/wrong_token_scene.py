@@ -30,6 +30,8 @@ from troth.protocol.request import Request, canonical_bytes, output_hash, reques
 from troth.protocol.tensors import Dtype, row_size, rows_to_bytes, widen
 from troth.protocol.types import Hash32, ModelDescriptor, pack_ends
 
+__all__ = ["HEAD", "Wording", "WrongTokenScene", "describe", "head_matrix", "named", "state_hash", "write_model"]
+
 HEAD = "model.embed_tokens.weight"
 PROMPT = (3, 1, 4, 1, 5)
 SALT, HEAD_SALT = Hash32(keccak256(b"salt")), Hash32(keccak256(b"head salt"))
@@ -188,6 +190,3 @@ class WrongTokenScene:
             )  # fmt: skip
             entered = after
         return results, data
-
-
-__all__ = ["HEAD", "Wording", "WrongTokenScene", "describe", "head_matrix", "named", "state_hash", "write_model"]

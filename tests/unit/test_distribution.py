@@ -1,7 +1,9 @@
-"""Which worker of several runs which file of tests."""
+"""Which worker of several runs which file of tests, and which of them the inner loop runs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -117,3 +119,17 @@ def test_networks_alone_have_a_second_run(
     assert runner.main([]) == code
     assert len(runner.runs) == runs
     assert (runner.REASON in capsys.readouterr().out) == (runs == 2)
+
+
+@pytest.mark.slow
+def test_the_inner_loop_can_be_collected() -> None:
+    """`make quick` refuses to run where a file that imports torch is not marked; `make test` would not notice that."""
+    options = ("-m", "quick", "-n", "0", "-q", "--collect-only", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "tests/unit", "tests/property"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,12 +1,23 @@
-"""How the sources are built: no function over 60 lines, no module over 500, no class name twice, and folders that say
-what belongs there."""
+"""How the sources are built: no function over 60 lines, no module over 500, no class name twice, constants above what
+uses them, and folders that say what belongs there."""
 
 from __future__ import annotations
 
 import ast
 
 import pytest
-from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, only_for_tests, sources
+from support.sources import (
+    BESIDE,
+    PACKAGES,
+    Source,
+    circles,
+    class_places,
+    functions,
+    imports,
+    late_constants,
+    only_for_tests,
+    sources,
+)
 
 pytestmark = pytest.mark.slow  # it reads and parses a quarter of a million lines
 
@@ -35,6 +46,18 @@ def test_no_function_is_longer_than_a_screen(everything: tuple[Source, ...]) -> 
 
 def test_no_module_is_longer_than_its_concept(everything: tuple[Source, ...]) -> None:
     found = [f"{source.name} has {source.lines} lines" for source in everything if source.lines > LONGEST_MODULE]
+    assert not found, "\n".join(found)
+
+
+def test_constants_stand_above_classes_and_functions() -> None:
+    """Below them stands only what needs one of them. A test's own table may stand beside the test that it is for."""
+    text = "def f(): ...\nA = f()\nB = 1\n\nC = A\nD: g = 2\nclass g: ...\nE = 3\n\nF: g = 4\nG, H = 5, 6\n"
+    assert late_constants(ast.parse(text)) == [("E", 8)]
+    found = [
+        f"{source.name}:{line} {name}"
+        for source in sources(*PACKAGES, *(folder for folder in BESIDE if folder != "tests"), "tests/support")
+        for name, line in late_constants(source.tree)
+    ]
     assert not found, "\n".join(found)
 
 

@@ -34,6 +34,8 @@ CONCURRENCY = 16
 Item = TypeVar("Item")
 
 Told = TypeVar("Told")
+PAST_BLOCKS = 3
+"""Past blocks at which groups are compared beside the last one."""
 
 
 async def each(items: Collection[Item], ask: Callable[[Item], Awaitable[Told]]) -> list[Told]:
@@ -50,10 +52,6 @@ async def each(items: Collection[Item], ask: Callable[[Item], Awaitable[Told]]) 
     finally:
         for question in asked:
             question.cancel()
-
-
-PAST_BLOCKS = 3
-"""Past blocks at which groups are compared beside the last one."""
 
 
 class Source:

@@ -22,6 +22,30 @@ from troth.protocol.typed_data import recover_digest
 from troth.protocol.types import Address, Hash32, address_from_bytes
 
 _STRING, _LIST, _SHORT = 0x80, 0xC0, 55
+SIZE_LIMIT = 2**21
+"""Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
+FIRST_CHAIN_PARITY = 35
+"""EIP-155: v is this, plus twice the chain id, plus the parity."""
+_Field = tuple[str, str]
+_SIGNATURE: tuple[_Field, ...] = (("yParity", "number"), ("r", "number"), ("s", "number"))
+_BODY: tuple[_Field, ...] = (("gas", "number"), ("to", "bytes"), ("value", "number"), ("input", "bytes"))
+_DYNAMIC: tuple[_Field, ...] = (
+    ("chainId", "number"),
+    ("nonce", "number"),
+    ("maxPriorityFeePerGas", "number"),
+    ("maxFeePerGas", "number"),
+    *_BODY,
+    ("accessList", "access"),
+)
+_FIELDS: Mapping[int, tuple[_Field, ...]] = {
+    0: (("nonce", "number"), ("gasPrice", "number"), *_BODY, ("v", "number"), ("r", "number"), ("s", "number")),
+    1: (
+        *(("chainId", "number"), ("nonce", "number"), ("gasPrice", "number"), *_BODY, ("accessList", "access")),
+        *_SIGNATURE,
+    ),
+    2: (*_DYNAMIC, *_SIGNATURE),
+    4: (*_DYNAMIC, ("authorizationList", "authorizations"), *_SIGNATURE),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +97,6 @@ def encode_list(encoded: bytes) -> bytes:
         return bytes((_LIST + len(encoded),)) + encoded
     size = len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8, "big")
     return bytes((_LIST + _SHORT + len(size),)) + size + encoded
-
-
-SIZE_LIMIT = 2**21
-"""Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
-
-FIRST_CHAIN_PARITY = 35
-"""EIP-155: v is this, plus twice the chain id, plus the parity."""
-
-_Field = tuple[str, str]
-_SIGNATURE: tuple[_Field, ...] = (("yParity", "number"), ("r", "number"), ("s", "number"))
-_BODY: tuple[_Field, ...] = (("gas", "number"), ("to", "bytes"), ("value", "number"), ("input", "bytes"))
-_DYNAMIC: tuple[_Field, ...] = (
-    ("chainId", "number"),
-    ("nonce", "number"),
-    ("maxPriorityFeePerGas", "number"),
-    ("maxFeePerGas", "number"),
-    *_BODY,
-    ("accessList", "access"),
-)
-_FIELDS: Mapping[int, tuple[_Field, ...]] = {
-    0: (("nonce", "number"), ("gasPrice", "number"), *_BODY, ("v", "number"), ("r", "number"), ("s", "number")),
-    1: (
-        *(("chainId", "number"), ("nonce", "number"), ("gasPrice", "number"), *_BODY, ("accessList", "access")),
-        *_SIGNATURE,
-    ),
-    2: (*_DYNAMIC, *_SIGNATURE),
-    4: (*_DYNAMIC, ("authorizationList", "authorizations"), *_SIGNATURE),
-}
 
 
 def from_node(answer: Mapping[str, Any]) -> Transaction | None:

@@ -22,6 +22,8 @@ BATCH_REQUESTS, BATCH_TOKENS = 256, 2048
 REPORT_SECONDS = 2.0
 """Machines report what they measured so often, as in the paper."""
 TOKEN_BYTES = 4
+Progress = Callable[[int], None]
+"""Told after each request how many are left."""
 
 
 @dataclass(slots=True)
@@ -250,7 +252,3 @@ def _load(batch: Sequence[Running], layers: int) -> Load:
         fresh += width * tokens
         cached += width * (running.context + tokens)
     return Load(spans, closing, fresh, cached)
-
-
-Progress = Callable[[int], None]
-"""Told after each request how many are left."""

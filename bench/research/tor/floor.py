@@ -22,6 +22,7 @@ from troth.transport.identity import create_identity, load_identity
 from troth.transport.tls import pinned_context, server_context
 
 _Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
+_SERVE = "from research.tor.floor import serve; serve()"
 
 
 @contextmanager
@@ -40,9 +41,6 @@ def tls_chain(folder: Path, links: int) -> Iterator[PinnedAddress]:
             following = place
         assert following is not None
         yield following
-
-
-_SERVE = "from research.tor.floor import serve; serve()"
 
 
 class FloorCaller(asyncio.Protocol):

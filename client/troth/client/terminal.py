@@ -8,6 +8,8 @@ from typing import TextIO
 
 # C0 and C1 controls but for tab and line feed, and the marks that reorder text around them (Unicode Bidi controls).
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
+_ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "NOT CHECKED YET", "FAILED")
 
 
 def printable(text: str) -> str:
@@ -19,10 +21,6 @@ def printable_line(value: object, longest: int = 300) -> str:
     """Somebody else's words as one short line, for error messages."""
     text = printable(str(value)).replace("\n", " ").strip()
     return text if len(text) <= longest else text[:longest] + "…"
-
-
-_RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
-_ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "NOT CHECKED YET", "FAILED")
 
 
 def coloured(line: str, stream: TextIO) -> str:

@@ -14,6 +14,9 @@ from pathlib import Path
 from troth.chain.adapter import Chain
 from troth.client.home import Home
 
+FILES = 8
+"""Commands that can keep their view at the same time; any further one reads the chain anew, into memory."""
+
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[bool]:
@@ -30,10 +33,6 @@ def exclusive(path: Path) -> Iterator[bool]:
             yield True
     finally:
         lock.close()
-
-
-FILES = 8
-"""Commands that can keep their view at the same time; any further one reads the chain anew, into memory."""
 
 
 @contextmanager

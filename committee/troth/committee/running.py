@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 MEMBERSHIP_SECONDS = 60.0
 SHORTEST_MEMORY = 60.0
 """Seconds for which an answer counts where lists come faster than on a real network."""
+TICKET_SHARES = "tickets.sqlite"
 
 
 def nobody_bonded(_operator: Address, _kind: str) -> bool:
@@ -91,9 +92,6 @@ async def serve(folder: Path, password_file: Path | None) -> None:
         server = TlsServer(app, identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda port: _ready(member, configuration.endpoint, port))
     log.info("stopped")
-
-
-TICKET_SHARES = "tickets.sqlite"
 
 
 @asynccontextmanager

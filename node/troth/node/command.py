@@ -88,6 +88,26 @@ NewOwnerOption = Annotated[
     bool | None,
     typer.Option("--new-owner/--no-new-owner", help="Make a key for the owner, who pays the stake: keys/owner.json."),
 ]
+OtherEngineOption = Annotated[
+    str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm, whatever node.toml says.")
+]
+NoVerifyWeightsOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify-weights",
+        envvar="TROTH_NO_VERIFY_WEIGHTS",
+        help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
+    ),
+]
+AutoOption = Annotated[
+    bool,
+    typer.Option(
+        "--auto", envvar="TROTH_AUTO", help="Host what the scheduler named in node.toml's [auto] would have hosted."
+    ),
+]
+StakeOption = Annotated[
+    str, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: as for `troth node register`.")
+]
 
 
 @app.command()
@@ -184,28 +204,6 @@ def register(
         broadcast=broadcast,
     )
     show(told, as_json)
-
-
-OtherEngineOption = Annotated[
-    str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm, whatever node.toml says.")
-]
-NoVerifyWeightsOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-verify-weights",
-        envvar="TROTH_NO_VERIFY_WEIGHTS",
-        help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
-    ),
-]
-AutoOption = Annotated[
-    bool,
-    typer.Option(
-        "--auto", envvar="TROTH_AUTO", help="Host what the scheduler named in node.toml's [auto] would have hosted."
-    ),
-]
-StakeOption = Annotated[
-    str, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: as for `troth node register`.")
-]
 
 
 @app.command("serve", hidden=True)

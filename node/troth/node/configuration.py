@@ -67,6 +67,9 @@ VERSION = 1
 EngineName = Literal["torch", "vllm"]
 RouterWay = Literal["any", "pcp", "nat-pmp", "upnp"]
 _Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}\Z")]
+ACCUSE_WEI = 5 * 10**16
+"""Gas money for one proof unless the file says otherwise: a proof takes half a million gas, two for wide models."""
+USUAL_CACHE = 2 << 30
 
 
 class _Earning(Section, frozen=True, forbid_unknown_fields=True):
@@ -74,10 +77,6 @@ class _Earning(Section, frozen=True, forbid_unknown_fields=True):
     gas_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = GAS_SHARE
     claim_lags: Annotated[int, msgspec.Meta(ge=1, le=1000)] = CLAIM_LAGS
     locks: bool = False
-
-
-ACCUSE_WEI = 5 * 10**16
-"""Gas money for one proof unless the file says otherwise: a proof takes half a million gas, two for wide models."""
 
 
 class _Court(Section, frozen=True, forbid_unknown_fields=True):
@@ -96,9 +95,6 @@ class _NodeListenTable(Section, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, msgspec.Meta(pattern=r"^https://.+")]
     host: str = "0.0.0.0"  # noqa: S104 - schedulers are elsewhere
     port: Port = 9443
-
-
-USUAL_CACHE = 2 << 30
 
 
 class _Engine(Section, frozen=True, forbid_unknown_fields=True):

@@ -24,6 +24,9 @@ from troth.protocol.types import Hash32, ModelDescriptor, Segment, hash32_of, to
 from troth.transport.interview import Alternative, Interview, listening_host, outward_host
 
 SEATS = 2
+LOCAL_RPC = "http://127.0.0.1:8545"
+PlaceGiven = tuple[str, str, str, int]
+"""RPC address, factory, Bank, start block; the first two may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +147,6 @@ def _ask(interview: Interview, offered: OfferedClass, asset: Asset, given: str) 
         interview.say("the median of its nodes: " + ", ".join(asset.show_price(one) for one in prices))
     asked = interview.text(given, "--ask", question, default=usual, check=asset.prices)
     return ",".join(str(one) for one in asset.prices(asked))
-
-
-LOCAL_RPC = "http://127.0.0.1:8545"
-PlaceGiven = tuple[str, str, str, int]
-"""RPC address, factory, Bank, start block; the first two may be empty."""
 
 
 def wanted_of(

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from troth.node.engine.vllm.settings import EngineSettings
 
 log = logging.getLogger(__name__)
+WATCH_SECONDS = 10.0
+"""Between two looks whether files of the model were changed."""
+CARD_SECONDS = 1.0
+"""Between two looks whether the graphics card is gone; who asked meanwhile is answered before."""
 
 
 class KnownFile(NamedTuple):
@@ -43,11 +47,6 @@ class KnownFile(NamedTuple):
 
 WeightStamps = dict[str, KnownFile]
 """By the file's name: weights, and the texts that say how they are computed and what tokens mean."""
-
-WATCH_SECONDS = 10.0
-"""Between two looks whether files of the model were changed."""
-CARD_SECONDS = 1.0
-"""Between two looks whether the graphics card is gone; who asked meanwhile is answered before."""
 
 
 def load_engine(

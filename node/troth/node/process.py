@@ -15,6 +15,9 @@ from troth.transport.identity import load_identity
 if TYPE_CHECKING:
     import httpx
 
+NO_PROCESS = "no process answers"
+"""How the reasons begin where the node does not run."""
+
 
 def operator_of(configuration: NodeConfiguration) -> Address:
     """The operator's address from its keyfile, without the password."""
@@ -47,10 +50,6 @@ def _process(configuration: NodeConfiguration) -> httpx.Client:
     identity = load_identity(configuration.tls_folder)
     host = f"[{configuration.own_host}]" if ":" in configuration.own_host else configuration.own_host
     return pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256)
-
-
-NO_PROCESS = "no process answers"
-"""How the reasons begin where the node does not run."""
 
 
 def process_state(configuration: NodeConfiguration) -> dict[str, Any]:

@@ -44,14 +44,12 @@ REWINDS = 4
 """Reorganisations in a row that one look at the chain follows before it gives up for now."""
 
 _log = logging.getLogger(__name__)
+Folded = TypeVar("Folded")
+Asked = TypeVar("Asked")
 
 
 class _Reorganised(Exception):
     """The node's chain no longer contains the block that was followed last."""
-
-
-Folded = TypeVar("Folded")
-Asked = TypeVar("Asked")
 
 
 class LogSource(Protocol):

@@ -21,6 +21,7 @@ from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, address_to_bytes, to_address
 
 _LONGEST_SYMBOL = 12
+_BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
 
 
 class ContractReader(Protocol):
@@ -40,9 +41,6 @@ class RpcContracts:
         """What the contract answers; RpcRefused if it reverts."""
         asked = {"to": to, "data": decoding.hexadecimal(data)}
         return decoding.data(await self._rpc.request("eth_call", asked, "latest"))
-
-
-_BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
 
 
 async def holdings(rpc: Rpc, asset: Address, account: Address, block: int) -> int:

@@ -69,19 +69,16 @@ _DYNAMIC_FEE = b"\x02"
 _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
 _OUTBID = re.compile(r"fee.*(too low|less than)", re.IGNORECASE)
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
+Explain = Callable[[bytes], ContractError]
+"""What the data of a revert says."""
+Keep = Callable[[bytes], None]
+"""Writes a signed transaction down before it is sent, so that ``resume`` can go on after a kill."""
 
 
 def fee_cap() -> int:
     """The most wei that this process pays for a unit of gas; raises AmountError for one that cannot be read."""
     named = os.environ.get(FEE_CAP_VARIABLE)
     return COIN.parse(named) if named else FEE_CAP
-
-
-Explain = Callable[[bytes], ContractError]
-"""What the data of a revert says."""
-
-Keep = Callable[[bytes], None]
-"""Writes a signed transaction down before it is sent, so that ``resume`` can go on after a kill."""
 
 
 class Transactions:

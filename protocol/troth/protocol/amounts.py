@@ -26,6 +26,9 @@ RESERVED_UNITS = frozenset({"ether", "eth", "gwei", "wei", "units"})
 _LONGEST_NUMBER = 40
 _AMOUNT = re.compile(r"(?P<whole>[0-9]{1,40})(\.(?P<fraction>[0-9]{1,18}))?\s*(?P<unit>[A-Za-z]*)")
 _QUOTE = re.compile(r"(?P<number>[0-9]{1,12}(\.[0-9]{1,8})?)\s*(?P<currency>[A-Za-z]{2,6})")
+_UNITS = ("_units_per_billion", "_units", "_wei")
+_FRACTIONS = {"_per_million": (4, " %"), "_per_ten_thousand": (2, " %"), "_millionths": (6, "")}
+"""Ends of names of numbers that are no amounts: their decimals, and what follows; the longer end first."""
 
 
 class AmountError(ProtocolError):
@@ -157,11 +160,6 @@ def readable(told: Mapping[str, Any], price: AssetPrice | None = None, asset: As
             plain, text = _readable_one(name, value, asset)
             shown[plain] = text
     return shown
-
-
-_UNITS = ("_units_per_billion", "_units", "_wei")
-_FRACTIONS = {"_per_million": (4, " %"), "_per_ten_thousand": (2, " %"), "_millionths": (6, "")}
-"""Ends of names of numbers that are no amounts: their decimals, and what follows; the longer end first."""
 
 
 def _readable_one(name: str, value: Any, asset: Asset) -> tuple[str, Any]:

@@ -35,71 +35,6 @@ Remedy = str | Callable[[Mapping[str, Any]], str]
 """What to do about an error, said outright or from the error's arguments."""
 
 _GENERAL_REMEDY = "Compare the call with the contract's state, and build it again."
-
-
-@dataclass(frozen=True, slots=True)
-class ContractError:
-    """A revert: ``name`` of the custom error, its ``arguments`` by name, and what to do about it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    remedy: str
-
-    def __str__(self) -> str:
-        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.arguments.items())
-        return f"{self.name}({shown})"
-
-
-def _shown(value: Any) -> str:
-    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
-
-
-def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of a contract that stands beside a market says, such as Reputation; never raises."""
-    return explained(data, errors_by_selector(_BESIDE_A_MARKET), REMEDIES)
-
-
-def explained(
-    data: bytes, known: Mapping[bytes, AbiEntry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
-) -> ContractError:
-    """What revert ``data`` says, if it is one of the ``known`` errors or the compiler's own.
-
-    Never raises: data that nobody knows is named ``Unknown`` and carried along.
-    """
-    if not data:
-        return ContractError("Reverted", {}, "The contract gave no reason; check address, calldata and value.")
-    selector, body = data[:4], data[4:]
-    if selector in (_REVERT_STRING, _PANIC):
-        return _builtin(selector, body)
-    entry = known.get(selector)
-    return _unknown(data) if entry is None else _custom(entry, data, remedies, general)
-
-
-def _custom(entry: AbiEntry, data: bytes, remedies: Mapping[str, Remedy], general: str) -> ContractError:
-    try:
-        values = decode_parameters(entry.inputs, data[4:])
-    except InvalidField:
-        return _unknown(data)
-    arguments = {parameter.name: value for parameter, value in zip(entry.inputs, values, strict=True)}
-    remedy = remedies.get(entry.name, general)
-    return ContractError(entry.name, arguments, remedy if isinstance(remedy, str) else remedy(arguments))
-
-
-def _builtin(selector: bytes, body: bytes) -> ContractError:
-    if selector == _PANIC and len(body) == 32:
-        code = int.from_bytes(body, "big")
-        return ContractError("Panic", {"code": _PANICS.get(code, hex(code))}, _GENERAL_REMEDY)
-    length = int.from_bytes(body[32:64], "big")
-    text = body[64 : 64 + min(length, 500)].decode("utf-8", errors="replace")
-    return ContractError("Error", {"message": text}, _GENERAL_REMEDY)
-
-
-def _unknown(data: bytes) -> ContractError:
-    return ContractError(
-        "Unknown", {"data": data[:256]}, "Compare the contract's version with this program's bindings."
-    )
-
-
 REMEDIES: Mapping[str, Remedy] = {
     "AlreadyDisputed": "This account has disputed this row before: dispute another row, or from another account.",
     "StateMismatch": "The dispute has moved on: read its events again.",
@@ -176,3 +111,66 @@ REMEDIES: Mapping[str, Remedy] = {
     "NotHosting": lambda error: f"{error['node']} hosts no deployment now.",
 }
 """What to do about the errors of the directory's committee, of Reputation, and of Organisations."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractError:
+    """A revert: ``name`` of the custom error, its ``arguments`` by name, and what to do about it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.arguments.items())
+        return f"{self.name}({shown})"
+
+
+def _shown(value: Any) -> str:
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
+
+
+def decode_error(data: bytes) -> ContractError:
+    """What revert ``data`` of a contract that stands beside a market says, such as Reputation; never raises."""
+    return explained(data, errors_by_selector(_BESIDE_A_MARKET), REMEDIES)
+
+
+def explained(
+    data: bytes, known: Mapping[bytes, AbiEntry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
+) -> ContractError:
+    """What revert ``data`` says, if it is one of the ``known`` errors or the compiler's own.
+
+    Never raises: data that nobody knows is named ``Unknown`` and carried along.
+    """
+    if not data:
+        return ContractError("Reverted", {}, "The contract gave no reason; check address, calldata and value.")
+    selector, body = data[:4], data[4:]
+    if selector in (_REVERT_STRING, _PANIC):
+        return _builtin(selector, body)
+    entry = known.get(selector)
+    return _unknown(data) if entry is None else _custom(entry, data, remedies, general)
+
+
+def _custom(entry: AbiEntry, data: bytes, remedies: Mapping[str, Remedy], general: str) -> ContractError:
+    try:
+        values = decode_parameters(entry.inputs, data[4:])
+    except InvalidField:
+        return _unknown(data)
+    arguments = {parameter.name: value for parameter, value in zip(entry.inputs, values, strict=True)}
+    remedy = remedies.get(entry.name, general)
+    return ContractError(entry.name, arguments, remedy if isinstance(remedy, str) else remedy(arguments))
+
+
+def _builtin(selector: bytes, body: bytes) -> ContractError:
+    if selector == _PANIC and len(body) == 32:
+        code = int.from_bytes(body, "big")
+        return ContractError("Panic", {"code": _PANICS.get(code, hex(code))}, _GENERAL_REMEDY)
+    length = int.from_bytes(body[32:64], "big")
+    text = body[64 : 64 + min(length, 500)].decode("utf-8", errors="replace")
+    return ContractError("Error", {"message": text}, _GENERAL_REMEDY)
+
+
+def _unknown(data: bytes) -> ContractError:
+    return ContractError(
+        "Unknown", {"data": data[:256]}, "Compare the contract's version with this program's bindings."
+    )

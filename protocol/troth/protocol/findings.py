@@ -14,23 +14,6 @@ from troth.protocol.comparison import StateReport
 from troth.protocol.straying import Straying
 from troth.protocol.tokens import Sampling, TokenReport
 
-
-class Kind(StrEnum):
-    """What evidence is gathered of, for each node and class."""
-
-    STATES = "states"
-    TOKENS = "tokens"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFinding:
-    """``value`` is from 0 to 1; that of an honest node is ``honest`` on average at most."""
-
-    test: Kind
-    value: float
-    honest: float
-
-
 MEAN_RATIO = 1.15
 """bfloat16: noise of a whole trace over the verifier's own beyond which a task counts against its node. SmolLM2 on
 ordinary prompts: honest ones reach 1.10, the weakest cheat of weights or cache begins at 1.20."""
@@ -53,6 +36,22 @@ order has a say. With a larger share both are in it. How much top_k and min_p le
 a thousand tokens level, and rounding says which four are left. So texts that they cut say nothing here."""
 LEAST_LOST = 1e-4
 """Logits that both lose together in a task; less says nothing."""
+
+
+class Kind(StrEnum):
+    """What evidence is gathered of, for each node and class."""
+
+    STATES = "states"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinding:
+    """``value`` is from 0 to 1; that of an honest node is ``honest`` on average at most."""
+
+    test: Kind
+    value: float
+    honest: float
 
 
 def of_states(states: StateReport) -> TaskFinding:

@@ -42,6 +42,7 @@ VOCABULARIES = 4
 """Tokenizers that are kept ready; one takes a third of a second to read."""
 
 Result = TypeVar("Result")
+_STACKS = threading.Lock()
 
 
 @lru_cache(maxsize=VOCABULARIES)
@@ -77,9 +78,6 @@ def compiled(grammar: Grammar, tokenizer: str, vocabulary: int, end_tokens: Sequ
         said = matcher.get_error().split("\n")[0][:160]
         raise InvalidGrammar("The grammar cannot be compiled", said, "Use a simpler schema.")
     return matcher
-
-
-_STACKS = threading.Lock()
 
 
 def _with_stack(work: Callable[[], Result]) -> Result:

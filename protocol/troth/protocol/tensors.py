@@ -16,6 +16,16 @@ from numpy.typing import NDArray
 from troth.protocol.errors import NoState, WireError
 from troth.protocol.exact_numbers import STATE_LIMIT
 
+RowArray = NDArray[Any]
+"""Rows x columns, float32 for Dtype.FLOAT32 and uint16 bit patterns for Dtype.BFLOAT16."""
+TOKEN_BYTES = 4
+"""Bytes of a token id."""
+NO_STATE = "Rows hold NaN or infinity, or a number of 2**40 and more"
+COLUMNS_LIMIT = 65_536
+"""Widest state that is read; beyond it a size computed from network values could exceed memory."""
+_BFLOAT16_SIZE = np.uint16(0x7FFF)
+_LARGEST = np.float32(2.0**40)
+
 
 class Dtype(IntEnum):
     """A number format; the value is the code used on chain.
@@ -40,20 +50,6 @@ class Dtype(IntEnum):
     def storage(self) -> str:
         """The numpy type that holds the elements in memory."""
         return "float32" if self is Dtype.FLOAT32 else "uint16"
-
-
-RowArray = NDArray[Any]
-"""Rows x columns, float32 for Dtype.FLOAT32 and uint16 bit patterns for Dtype.BFLOAT16."""
-
-TOKEN_BYTES = 4
-"""Bytes of a token id."""
-
-NO_STATE = "Rows hold NaN or infinity, or a number of 2**40 and more"
-COLUMNS_LIMIT = 65_536
-"""Widest state that is read; beyond it a size computed from network values could exceed memory."""
-
-_BFLOAT16_SIZE = np.uint16(0x7FFF)
-_LARGEST = np.float32(2.0**40)
 
 
 def row_size(columns: int, dtype: Dtype) -> int:

@@ -44,6 +44,10 @@ NOISE_TAG = keccak256(b"troth/noise/1")
 
 Logits = NDArray[np.float32] | NDArray[np.float64]
 Finish = Literal["stop", "length"]
+_SURE = 1e-4
+"""Logits, and probability mass, up to which a quick look is not believed."""
+FEW, _LIKELY = 12, 0.01
+"""Tokens whose noise is drawn one by one rather than that of a vocabulary, and the least probability of such a one."""
 
 
 def noise_seed(order: Hash32, beta: Hash32) -> Hash32:
@@ -301,12 +305,6 @@ def ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
     order = likely[np.argsort(-logits[likely], kind="stable")]
     return order, np.cumsum(likelihood[order])
-
-
-_SURE = 1e-4
-"""Logits, and probability mass, up to which a quick look is not believed."""
-FEW, _LIKELY = 12, 0.01
-"""Tokens whose noise is drawn one by one rather than that of a vocabulary, and the least probability of such a one."""
 
 
 def surely_best(

@@ -22,6 +22,8 @@ CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _DOMAIN_TYPE = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 
 _FieldEncoder = Callable[[Any], bytes]
+_Plan = tuple[bytes, tuple[tuple[str, _FieldEncoder], ...]]
+_PLANS: dict[type, _Plan] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,6 @@ def type_string(message_type: type) -> str:
 def type_hash(message_type: type) -> bytes:
     """keccak256 of the type string."""
     return keccak256(type_string(message_type).encode("ascii"))
-
-
-_Plan = tuple[bytes, tuple[tuple[str, _FieldEncoder], ...]]
-_PLANS: dict[type, _Plan] = {}
 
 
 def _plan(message_type: type) -> _Plan:

@@ -19,6 +19,10 @@ Hash32 = NewType("Hash32", bytes)
 
 Address = NewType("Address", str)
 """An account as 42 characters with the EIP-55 checksum; encoders turn it into 20 bytes."""
+ZERO_HASH = Hash32(bytes(32))
+ZERO_ADDRESS = Address("0x" + "0" * 40)
+SEGMENTS_LIMIT = 32
+"""Segments of one order: their ends are packed into one word, a byte each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,6 @@ Uint16 = Annotated[int, Solidity("uint16")]
 Uint32 = Annotated[int, Solidity("uint32")]
 Uint64 = Annotated[int, Solidity("uint64")]
 Uint96 = Annotated[int, Solidity("uint96")]
-
-ZERO_HASH = Hash32(bytes(32))
-ZERO_ADDRESS = Address("0x" + "0" * 40)
 
 
 @lru_cache(maxsize=4096)
@@ -104,10 +105,6 @@ class Segment:
     def __post_init__(self) -> None:
         if not 0 <= self.first < self.end <= 255:
             raise InvalidField("A segment is [first, end) with 0 <= first < end <= 255", self, "Check the layer split.")
-
-
-SEGMENTS_LIMIT = 32
-"""Segments of one order: their ends are packed into one word, a byte each."""
 
 
 def segments_from_ends(ends: tuple[int, ...], layers: int) -> tuple[Segment, ...]:

@@ -35,6 +35,8 @@ ENCODE_TO_CURVE, CHALLENGE, PROOF_TO_HASH, BACK = b"\x01", b"\x02", b"\x03", b"\
 POINT_BYTES, CHALLENGE_BYTES, SCALAR_BYTES = 33, 16, 32
 PROOF_BYTES = POINT_BYTES + CHALLENGE_BYTES + SCALAR_BYTES
 REMEDY = "Ask the prover for a proof over exactly this key and input."
+FIXED_HINTS = 11
+"""Hints of a proof for which no counter was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,6 @@ def _secret(secret: bytes) -> _Secret:
     public = p256.generator_multiple(scalar)
     assert public is not None  # as above
     return _Secret(scalar, public)
-
-
-FIXED_HINTS = 11
-"""Hints of a proof for which no counter was skipped."""
 
 
 def hints(key: tuple[int, int], alpha: bytes, proof: bytes) -> list[int]:

@@ -24,6 +24,7 @@ from troth.transport.listener import require_free
 
 CLOCK_SECONDS = 30.0
 """Half of what the channel tolerates between two clocks."""
+REGISTER = "Run: troth scheduler register --owner-keystore FILE --broadcast"
 
 
 async def examine(folder: Path) -> list[HealthFinding]:
@@ -101,9 +102,6 @@ def _classes(looked: DeploymentStatus) -> list[HealthFinding]:
     if problems:
         return [HealthFinding("class", False, one, fix) for one in problems]
     return [HealthFinding("class", True, f"{len(served)} served, as registered", "")]
-
-
-REGISTER = "Run: troth scheduler register --owner-keystore FILE --broadcast"
 
 
 def _registered(looked: DeploymentStatus) -> HealthFinding:

@@ -30,6 +30,8 @@ from troth.transport.errors import OverlayError
 log = logging.getLogger(__name__)
 
 DELIVERY_SECONDS = 10.0
+WARM_SECONDS = 5.0
+"""Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
 
 
 async def acknowledge_nodes(context: SchedulerContext) -> None:
@@ -54,10 +56,6 @@ async def _deliver(context: SchedulerContext, held: NodeTab) -> None:
         return
     if isinstance(frame.header, Noted):
         held.delivered = max(held.delivered, spent)
-
-
-WARM_SECONDS = 5.0
-"""Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,11 @@ from troth.transport.identity import load_or_create_identity
 from troth.transport.interview import Interview, outward_host
 from troth.transport.strict_toml import quoted
 
+LEAST_SHARE = 4
+"""Of a deposit: what a tab with a node is topped up below, unless told otherwise."""
+InitialMoney = tuple[tuple[int, int, int], int, int]
+"""Prices in units per 10^9 positions, a tab's deposit and its least; 0: a share of the deposit."""
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerInitOptions:
@@ -149,13 +154,6 @@ def _split(text: str) -> str:
     except ValueError as error:
         remedy = "Write for example 15,30, or auto to have nodes placed."
         raise ConfigurationInvalid("--ends is a list of layers", text, remedy) from error
-
-
-LEAST_SHARE = 4
-"""Of a deposit: what a tab with a node is topped up below, unless told otherwise."""
-
-InitialMoney = tuple[tuple[int, int, int], int, int]
-"""Prices in units per 10^9 positions, a tab's deposit and its least; 0: a share of the deposit."""
 
 
 def read_money(asset: Callable[[], Asset], prices: str, deposit: str, least: str) -> InitialMoney:

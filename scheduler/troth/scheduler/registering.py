@@ -25,6 +25,8 @@ from troth.transport.identity import Operator, load_identity
 
 Told = dict[str, Any]
 OpenKey = Callable[[], Key]
+STAKES = 2
+"""Times the least stake that a scheduler puts up unless told otherwise: orders that are open at once need it."""
 
 
 async def carry_out_paying(
@@ -76,10 +78,6 @@ async def carry_out_all(
             told.extend({"function": later.call.function, "sent": False} for later in calls[len(told) :])
             break
     return told
-
-
-STAKES = 2
-"""Times the least stake that a scheduler puts up unless told otherwise: orders that are open at once need it."""
 
 
 async def register_in_market(

@@ -31,6 +31,9 @@ from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
 from troth.transport.identity import Operator
 
 Report = dict[str, Any]
+ASKED_NODES = 32
+GAS_RESERVE = 10**16
+"""Wei below which a warning is due: some tens of tasks at ordinary fees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +245,3 @@ def prices_of_market(folder: Path) -> Report:
         for class_id, one in configuration.prices.items()
     ]
     return {"prices": listed, "published": f"{configuration.endpoint}/v1/prices"}
-
-
-ASKED_NODES = 32
-GAS_RESERVE = 10**16
-"""Wei below which a warning is due: some tens of tasks at ordinary fees."""

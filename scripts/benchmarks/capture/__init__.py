@@ -14,6 +14,10 @@ SHARES = (10, 20, 30, 40, 45)
 """Malicious, in per cent."""
 CHECKED = 5
 """Per cent of answers that are drawn to be checked."""
+_THIRD = "more than a third of the seats is theirs"
+_THIRDS = "two thirds of the seats are theirs"
+_CHAIN = "drawn, found by most of k = 3, convicted by two thirds of m'"
+_PENALTY = "a conviction costs 3/2 of what cheating until then can gain, and two fees at least"
 
 
 def measure() -> list[Figure]:
@@ -49,9 +53,3 @@ def _market(share: int) -> list[Figure]:
             Figure(f"{after}: penalty that a class must ask for", court.penalty(CHECKED), "fees", note=_PENALTY),
         ]
     return found
-
-
-_THIRD = "more than a third of the seats is theirs"
-_THIRDS = "two thirds of the seats are theirs"
-_CHAIN = "drawn, found by most of k = 3, convicted by two thirds of m'"
-_PENALTY = "a conviction costs 3/2 of what cheating until then can gain, and two fees at least"

@@ -36,6 +36,10 @@ Models = Annotated[
         help="Home folder that keeps the converted model.",
     ),
 ]
+Question = Annotated[str, typer.Option("--question", help="What the client asks.")]
+Expected = Annotated[str, typer.Option("--expect", help="A word the answer must hold.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Also write the run's main moments as an SVG picture.")]
 
 
 def _known_engine(name: str) -> str:
@@ -53,12 +57,6 @@ Engine = Annotated[
         callback=_known_engine,
     ),
 ]
-
-
-Question = Annotated[str, typer.Option("--question", help="What the client asks.")]
-Expected = Annotated[str, typer.Option("--expect", help="A word the answer must hold.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")]
-Picture = Annotated[Path | None, typer.Option("--picture", help="Also write the run's main moments as an SVG picture.")]
 
 
 @app.callback(invoke_without_command=True)

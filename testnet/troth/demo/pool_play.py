@@ -24,6 +24,10 @@ from troth.testnet.weights import prepare_models
 
 HOSTED, COMING = "█", "░"
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+LAYER_BYTES, EMBEDDING_BYTES = 14_200_000, 115_000_000
+KILL_AFTER_PIECES = 3
+MAX_TOKENS = 32
+GONE_SECONDS = 60.0
 
 
 def lanes(shown: Mapping[str, Any], names: Mapping[str, str], kinds: Mapping[str, str]) -> Table:
@@ -60,12 +64,6 @@ def _lane(layers: int, lane: Mapping[str, Any]) -> str:
     return "".join(
         HOSTED if first <= layer < end else COMING if coming[0] <= layer < coming[1] else " " for layer in range(layers)
     )
-
-
-LAYER_BYTES, EMBEDDING_BYTES = 14_200_000, 115_000_000
-KILL_AFTER_PIECES = 3
-MAX_TOKENS = 32
-GONE_SECONDS = 60.0
 
 
 def room(layers: int) -> int:

@@ -21,6 +21,11 @@ from troth.testnet.processes import Child, ProcessGroup, wait_until
 
 GWEI = 10**9
 ETHER = 10**18
+Report = Callable[[str], None]
+PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
+PARALLEL_COMMANDS = 6
+READY_SECONDS = 180.0
+PROBE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +91,6 @@ class PartyProcess:
     endpoint: str = ""
     metrics: str = ""
     child: Child | None = None
-
-
-Report = Callable[[str], None]
-PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
-PARALLEL_COMMANDS = 6
-READY_SECONDS = 180.0
-PROBE_SECONDS = 10.0
 
 
 @dataclass(slots=True)

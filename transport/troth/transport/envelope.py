@@ -36,6 +36,12 @@ NONCE_BYTES = 32
 WINDOW_BITS = 1024
 SESSIONS_PER_SENDER = 256
 SENDERS = 4096
+ALLOWED_SKEW = 60
+_TIMESTAMP = slice(1 + NONCE_BYTES, 1 + NONCE_BYTES + 8)
+_SIGNATURE = slice(_TIMESTAMP.stop, _TIMESTAMP.stop + 65)
+OVERHEAD = _SIGNATURE.stop
+"""Bytes that an envelope adds to its content."""
+Clock = Callable[[], float]
 
 
 class NonceSequence:
@@ -115,15 +121,6 @@ def _advance(session: _Session, counter: int, sender: str) -> None:
     if -ahead >= WINDOW_BITS or session.seen & bit:
         raise Replayed(f"Message {counter} of {sender} was seen before, or is {-ahead} behind its newest")
     session.seen |= bit
-
-
-ALLOWED_SKEW = 60
-_TIMESTAMP = slice(1 + NONCE_BYTES, 1 + NONCE_BYTES + 8)
-_SIGNATURE = slice(_TIMESTAMP.stop, _TIMESTAMP.stop + 65)
-OVERHEAD = _SIGNATURE.stop
-"""Bytes that an envelope adds to its content."""
-
-Clock = Callable[[], float]
 
 
 class EnvelopeKind(IntEnum):

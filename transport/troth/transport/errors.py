@@ -39,6 +39,10 @@ import msgspec
 from troth.protocol.errors import TrothError
 from troth.protocol.wire import Failure
 
+_MESSAGE_LIMIT = 2000
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+INTERNAL = "internal"
+
 
 class OverlayError(TrothError):
     """Base of this package's errors."""
@@ -229,11 +233,6 @@ class CircuitSilent(CircuitFailed):
     """Nothing came back in time, and the hops up to `position` - 1 are alive."""
 
     code = "circuit_silent"
-
-
-_MESSAGE_LIMIT = 2000
-_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-INTERNAL = "internal"
 
 
 def failure_of(error: BaseException) -> Failure:

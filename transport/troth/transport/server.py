@@ -32,6 +32,15 @@ from troth.transport.tls import server_context
 log = logging.getLogger(__name__)
 
 Drain = Callable[[], Awaitable[None]]
+HANDSHAKE_SECONDS = 10.0
+"""For TLS; longer than any honest peer's three packets take."""
+DATE_SECONDS = 1.0
+LOOK_SECONDS = 0.01
+GOODBYE_SECONDS = 0.5
+"""For a peer to answer the end of TLS; after it an idle connection is cut."""
+IDLE_SECONDS = 5
+"""After which a connection without a request is closed."""
+_NO_NEWS = ("ASGI callable returned without completing handshake", "Invalid HTTP request received")
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
@@ -151,10 +160,6 @@ async def serving(server: TlsServer) -> AsyncIterator[TlsServer]:
         await server.stop()
 
 
-HANDSHAKE_SECONDS = 10.0
-"""For TLS; longer than any honest peer's three packets take."""
-
-
 class _Server(uvicorn.Server):
     """uvicorn behind a listener of ours, which bounds handshakes, and that ends as soon as it may.
 
@@ -239,22 +244,11 @@ def _has_room(listener: TlsListener, host: str) -> bool:
     return True
 
 
-DATE_SECONDS = 1.0
-LOOK_SECONDS = 0.01
-GOODBYE_SECONDS = 0.5
-"""For a peer to answer the end of TLS; after it an idle connection is cut."""
-IDLE_SECONDS = 5
-"""After which a connection without a request is closed."""
-
-
 class _Quiet(uvicorn.Config):
     """uvicorn without its own logging set-up; this package's `logs` has already arranged it."""
 
     def configure_logging(self) -> None:
         logging.getLogger("uvicorn.error").addFilter(_is_news)
-
-
-_NO_NEWS = ("ASGI callable returned without completing handshake", "Invalid HTTP request received")
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -48,6 +48,8 @@ ATTEND_LIMITS = ChannelLimits(
     connections_per_sender=4,
     in_flight_per_sender=8,
 )
+BROKEN = (OSError, RuntimeError, KeyError, EOFError, WebSocketDisconnect, WebSocketException)
+"""How the end of a connection shows. KeyError: a text frame; RuntimeError: a frame after the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +293,6 @@ class TunnelServer:
             self.passed += len(piece)
             visitor.writer.write(piece)
             await visitor.writer.drain()
-
-
-BROKEN = (OSError, RuntimeError, KeyError, EOFError, WebSocketDisconnect, WebSocketException)
-"""How the end of a connection shows. KeyError: a text frame; RuntimeError: a frame after the end."""
 
 
 async def first_ended(*ways: Coroutine[Any, Any, None]) -> None:

@@ -19,6 +19,7 @@ from troth.protocol.types import Address, Hash32, Segment
 
 SHOWN = 4
 """Parties that an error names."""
+_REMEDY = "Use a class whose nodes are all attested, add their measurement to trusted in client.toml, or ask without."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,6 @@ class ConfidentialTier:
     def _holds(self, state: State, operator: Address, kind: str) -> bool:
         party = state.parties.get(operator)
         return party is not None and self.machines.entry(operator, kind, party.tls_key_hash) is not None
-
-
-_REMEDY = "Use a class whose nodes are all attested, add their measurement to trusted in client.toml, or ask without."
 
 
 def readers(state: State, execution_class: Hash32, block: int) -> list[Address]:

@@ -29,6 +29,7 @@ BLOCK = 32
 MOST_KEPT = 65_536
 KEPT_SECONDS = 3600.0
 """A cache that nobody has asked for an hour has made room for others."""
+MOST_ORDERS = 4096
 
 
 class Prefixes:
@@ -71,9 +72,6 @@ class Prefixes:
             block = b"".join(token.to_bytes(4) for token in tokens[start : start + BLOCK])
             before = hashlib.blake2b(before + block, digest_size=16, key=self._key).digest()
             yield before
-
-
-MOST_ORDERS = 4096
 
 
 class Entrance:

@@ -15,6 +15,8 @@ LARGEST_BODY = 4 * 2**20
 BODY_SECONDS = 30.0
 DEEPEST = 64
 """JSON nested in JSON; the deepest honest request, a tool's schema, has a dozen."""
+_BACKSLASH, _QUOTE, _OPENING, _CLOSING = ord("\\"), ord('"'), b"[{", b"]}"
+_IRRELEVANT = bytes(byte for byte in range(256) if byte not in b'\\"[]{}')
 
 
 async def read_body(request: Request, seconds: float = BODY_SECONDS) -> object:
@@ -60,7 +62,3 @@ def require_shallow(raw: bytes) -> None:
         raise InvalidParameter(
             "The JSON is nested too deeply", deepest, f"Nest at most {DEEPEST}.", code="invalid_json"
         )
-
-
-_BACKSLASH, _QUOTE, _OPENING, _CLOSING = ord("\\"), ord('"'), b"[{", b"]}"
-_IRRELEVANT = bytes(byte for byte in range(256) if byte not in b'\\"[]{}')

@@ -21,6 +21,14 @@ from troth.client.gateway.refusals import answer_of
 
 PREFIX = "sk-troth-"
 LONGEST_FILE = 256
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_WITHOUT_KEY = {"/livez", "/readyz", "/metrics"}
+_OWN = {"same-origin", "none"}
+CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
+"""Names by which a container reaches the machine that it runs on."""
+MOST_FOLLOWED = 64
+"""Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
+RETRY_AFTER = 5
 
 
 def access_key(path: Path) -> str:
@@ -43,21 +51,12 @@ def _read(path: Path) -> str:
     return key
 
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_WITHOUT_KEY = {"/livez", "/readyz", "/metrics"}
-_OWN = {"same-origin", "none"}
-
-
 @dataclass(slots=True)
 class Access:
     """`hosts` are the only values of Host, none before the port is known, None for any; `key` is None for no key."""
 
     hosts: frozenset[str] | None
     key: str | None
-
-
-CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
-"""Names by which a container reaches the machine that it runs on."""
 
 
 def loopback_hosts(port: int, names: Collection[str] = ()) -> frozenset[str]:
@@ -129,9 +128,3 @@ class SpendingLimits:
 
     request: int | None = None
     day: int | None = None
-
-
-MOST_FOLLOWED = 64
-"""Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
-
-RETRY_AFTER = 5

@@ -11,6 +11,7 @@ from troth.protocol.types import Hash32
 
 Told = TextUpdate | FinishedUpdate | SettledUpdate | GatewayRefusal
 """What a completion is told of one of its orders."""
+WEI = Decimal(10) ** 18
 
 
 class Ordered(Protocol):
@@ -23,9 +24,6 @@ class Ordered(Protocol):
     @property
     def fee(self) -> int:
         """In the smallest unit."""
-
-
-WEI = Decimal(10) ** 18
 
 
 def ether(wei: int) -> float:

@@ -53,6 +53,8 @@ from troth.protocol.amounts import Asset
 from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 
+__all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
+
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
 _log = logging.getLogger(__name__)
@@ -196,9 +198,6 @@ class TabShapes(ReplyShapes):
         if not asset.is_coin:
             del usage["cost_wei"]
         return usage
-
-
-__all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.receipts import shown
 from troth.client.orders.running import Running
 
+_ENDED = {Phase.UNDRAWN, Phase.CHECKED, Phase.REJECTED, Phase.UNCLEAR, Phase.REFUSED_CHECK, Phase.CONTRADICTED}
+
 
 def receipt_json(ledger: CompletionLedger, running: Running, identifier: str) -> dict[str, Any]:
     """The receipt of a completion; NotFound if it is none of this gateway's."""
@@ -43,9 +45,6 @@ def _order_json(running: Running, entry: OrderRecord) -> dict[str, Any]:
     language = running.session.language
     answer = None if language is None else language.decode(list(entry.tokens))
     return shown(entry, running.session.state).to_json() | {"answer": answer}
-
-
-_ENDED = {Phase.UNDRAWN, Phase.CHECKED, Phase.REJECTED, Phase.UNCLEAR, Phase.REFUSED_CHECK, Phase.CONTRADICTED}
 
 
 def _outcome(made: list[OrderRecord]) -> str:

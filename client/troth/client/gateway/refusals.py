@@ -25,6 +25,8 @@ _ANTHROPIC = {
     504: "timeout_error",
 }
 """Anthropic's word for an error, by the HTTP status; any other below 500 is an invalid request."""
+_SERVED = ("chat/completions", "completions", "responses", "embeddings", "models", "messages")
+"""Paths below /v1 that clients ask for."""
 
 
 def anthropic_form(body: Mapping[str, Any], status: int) -> dict[str, Any]:
@@ -54,10 +56,6 @@ def nothing_here(error: HTTPException, path: str, method: str) -> GatewayRefusal
     elif path.strip("/") in _SERVED:
         remedy = "Give the client the gateway's address with /v1 at its end."
     return NotFound("There is nothing here", shown, remedy, code="unknown_url")
-
-
-_SERVED = ("chat/completions", "completions", "responses", "embeddings", "models", "messages")
-"""Paths below /v1 that clients ask for."""
 
 
 def unknown_error(error: Exception) -> GatewayRefusal:

@@ -18,6 +18,14 @@ from troth.protocol.grammar import ANY_OBJECT, Grammar
 from troth.protocol.request import TOKENS_LIMIT, TOP_K_LIMIT
 from troth.protocol.transforms import BIASES_LIMIT, MILLION, Transforms
 
+Prompt = str | tuple[int, ...] | Sequence[Message]
+"""Raw text, raw tokens, or a conversation."""
+LARGEST_TOKEN = 2**32 - 1
+MOST_CHOICES = 8
+MOST_STOPS = 4
+LONGEST_STOP = 256
+MOST_ALTERNATIVES = 20
+
 
 class Fields:
     """A JSON object of a request. A field that is null counts as absent, as OpenAI's interface has it."""
@@ -112,16 +120,6 @@ def kind_of(value: object) -> str:
     """What a value is, without the value: it may be somebody's question."""
     names = {type(None): "null", bool: "true or false", str: "text", list: "a list", dict: "an object"}
     return "nothing" if value is None else names.get(type(value), "a number")
-
-
-Prompt = str | tuple[int, ...] | Sequence[Message]
-"""Raw text, raw tokens, or a conversation."""
-
-LARGEST_TOKEN = 2**32 - 1
-MOST_CHOICES = 8
-MOST_STOPS = 4
-LONGEST_STOP = 256
-MOST_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ from troth.transport.server import TlsServer, run_until_stopped
 
 DRAIN_SECONDS = 300.0
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
+HOPS = ("guard", "middle", "proxy")
+Factory = Callable[[], AbstractAsyncContextManager[Running]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-HOPS = ("guard", "middle", "proxy")
-
-
 def paths_json(pool: CircuitPool | None, mode: str) -> dict[str, Any]:
     """Every live circuit from guard to proxy; without the overlay it says that the scheduler sees this machine.
 
@@ -148,9 +147,6 @@ def _relays(circuit: Circuit) -> list[dict[str, str]]:
         }
         for position, relay in enumerate(circuit.path)
     ]
-
-
-Factory = Callable[[], AbstractAsyncContextManager[Running]]
 
 
 @dataclass(kw_only=True)

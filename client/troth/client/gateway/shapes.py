@@ -19,6 +19,7 @@ from troth.client.language import Language
 from troth.client.orders.chosen import AnswerToken
 
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+DONE = b"data: [DONE]\n\n"
 
 
 def chat_logprobs(language: Language, chosen: Sequence[AnswerToken]) -> dict[str, Any] | None:
@@ -89,9 +90,6 @@ def _byte_letters() -> dict[str, int]:
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in set(plain)]
     return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(others)}
-
-
-DONE = b"data: [DONE]\n\n"
 
 
 def event(value: dict[str, Any], name: str = "") -> bytes:

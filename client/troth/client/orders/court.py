@@ -38,6 +38,8 @@ Approve = Callable[[int], Awaitable[None]]
 """Lets the Bank take a bond from the wallet."""
 Tell = Callable[[Hash32, CaseProgress], None]
 """Hears of each step of the case over an order."""
+BLOCK_SECONDS = 15.0
+"""After which a case is looked at again, though no block came."""
 
 
 async def nothing_to_approve(_bond: int) -> None:
@@ -180,10 +182,6 @@ class Court:
             self._told[case_id] = progress.words
             self.tell(order, progress)
         return progress
-
-
-BLOCK_SECONDS = 15.0
-"""After which a case is looked at again, though no block came."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from troth.protocol.market.receipt import CheckedSegment
 from troth.protocol.market.signed import Draw, Order, Result
 from troth.protocol.types import Address, Hash32
 
+__all__ = ["Check", "CheckWords", "Openings", "SealedOpenings", "ServedOrder", "served_of"]
+
 
 @dataclass(frozen=True, slots=True)
 class CheckWords:
@@ -89,6 +91,3 @@ def served_of(entry: OrderRecord) -> ServedOrder | None:
     if submission is None or admitted is None or results is None or lottery is None:
         return None
     return ServedOrder(entry, submission, admitted, results, lottery)
-
-
-__all__ = ["Check", "CheckWords", "Openings", "SealedOpenings", "ServedOrder", "served_of"]

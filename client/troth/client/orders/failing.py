@@ -18,6 +18,9 @@ from troth.protocol.market.signed import Order
 from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
 
+VOUCHER_REFUSALS = frozenset({"voucher_refused", "invalid_voucher"})
+"""Codes of refusals that a newer word of the tab mends."""
+
 
 def unknown_until(order: Order, parameters: Parameters) -> int:
     """The block after which no scheduler admits an order: its reference block is too old then, by any view of the chain
@@ -71,10 +74,6 @@ class EntryFailed(ClientError):
     def __init__(self, what: str, *, silent: bool = False) -> None:
         super().__init__(what, "", "The scheduler is asked.")
         self.silent = silent
-
-
-VOUCHER_REFUSALS = frozenset({"voucher_refused", "invalid_voucher"})
-"""Codes of refusals that a newer word of the tab mends."""
 
 
 def other_copy_remedy(tab: str) -> str:

@@ -64,6 +64,7 @@ REBUILT_ATTEMPTS, REBUILT_PAUSE = 3, 1.0
 REBUILT_WITHIN = 5.0
 """Seconds after the first attempt in which another one is begun."""
 FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
+SHOWN_SCHEDULERS = 5
 
 
 @dataclass
@@ -414,9 +415,6 @@ def _scheduler(named: str, books: TabBooks, domain: Domain, state: State) -> Add
         what = "No scheduler is registered with this address"
         raise ConfigurationError(what, scheduler, f"Name another with --scheduler; registered here: {names}.")
     return scheduler
-
-
-SHOWN_SCHEDULERS = 5
 
 
 def _class_id(named: str, state: State) -> Hash32 | None:

@@ -13,6 +13,22 @@ from troth.client.orders.failing import StateUnknown
 from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32
 
+__all__ = [
+    "CourseStep",
+    "DrawnUpdate",
+    "EndedUpdate",
+    "FinishedUpdate",
+    "OrderOutcome",
+    "RecomputedUpdate",
+    "SentUpdate",
+    "ServedUpdate",
+    "SignedUpdate",
+    "StateUpdate",
+    "TextUpdate",
+    "TokenUpdate",
+    "Update",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class TextUpdate:
@@ -145,19 +161,3 @@ Update = (
 """What ``asking.ask`` yields."""
 CourseStep = ServedUpdate | TokenUpdate | SignedUpdate | DrawnUpdate | EndedUpdate
 """What one order's course yields."""
-
-__all__ = [
-    "CourseStep",
-    "DrawnUpdate",
-    "EndedUpdate",
-    "FinishedUpdate",
-    "OrderOutcome",
-    "RecomputedUpdate",
-    "SentUpdate",
-    "ServedUpdate",
-    "SignedUpdate",
-    "StateUpdate",
-    "TextUpdate",
-    "TokenUpdate",
-    "Update",
-]

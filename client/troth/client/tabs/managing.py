@@ -32,6 +32,8 @@ from troth.protocol.market.types import Role, Tab, TabState
 from troth.protocol.types import Address, to_address
 from troth.transport.command_options import priced
 
+__all__ = ["Purse", "TabStore", "list_tabs", "open_tab", "take_back", "top_up", "trust"]
+
 
 @dataclass(frozen=True, slots=True)
 class Purse:
@@ -315,6 +317,3 @@ async def deployment_of(record: OwnTab, configuration: ClientConfiguration) -> A
 
 def _name(record: OwnTab) -> str:
     return "0x" + record.identifier.hex()
-
-
-__all__ = ["Purse", "TabStore", "list_tabs", "open_tab", "take_back", "top_up", "trust"]

@@ -14,6 +14,11 @@ from troth.node.calibration import tampering
 from troth.node.calibration.tampering import Change
 
 HONEST, CHEAT, SLOW, TEXT, HIDDEN = "honest", "cheat", "slow", "text", "hidden"
+LAZY: tuple[tuple[str, str, Change], ...] = (
+    ("bfloat16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.bfloat16)),
+    ("float16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.float16)),
+    ("TF32", CHEAT, tampering.tensor_float32),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,6 @@ class Condition:
     def looks_closely(self) -> bool:
         """Whether its long windows are measured, too: other kinds need none, or show in 32 rows what they are."""
         return self.kind in {HONEST, SLOW, HIDDEN}
-
-
-LAZY: tuple[tuple[str, str, Change], ...] = (
-    ("bfloat16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.bfloat16)),
-    ("float16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.float16)),
-    ("TF32", CHEAT, tampering.tensor_float32),
-)
 
 
 _GROUPS = partial(tampering.rounded, bits=8, group=32)

@@ -44,6 +44,9 @@ SIZES = (1_024, 4_096, 8_192, 16_384)
 """Tokens of a pool."""
 DRAWS = 4_000
 HIGH = "margins-high"
+ABOUT_SAMPLING = frozenset({"greedy", "wrong seed", "cool"})
+"""Lies that change nothing in a text that was asked for greedily, or whose likeliest tokens leave no choice."""
+Parts = Mapping[str, list[Measured]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,6 @@ def pool_outcomes(measured: Mapping[str, list[Measured]], honest: Sequence[str])
             ratios = (claimed + floor) / (noise + floor)
             low, median, high = (float(np.quantile(ratios, q)) for q in (0.001, 0.5, 0.999))
             yield PoolOutcome(name, tokens, low, median, high, float((ratios > RATIO_CUT).mean()))
-
-
-ABOUT_SAMPLING = frozenset({"greedy", "wrong seed", "cool"})
-"""Lies that change nothing in a text that was asked for greedily, or whose likeliest tokens leave no choice."""
-Parts = Mapping[str, list[Measured]]
 
 
 @dataclass(frozen=True, slots=True)

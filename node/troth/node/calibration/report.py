@@ -29,6 +29,8 @@ WIDTH, LABEL, LINE, MARGIN = 900, 260, 24, 30
 COLOURS = {"honest": "#1a7f37", "cheat": "#cf222e", "slow": "#bc4c00", "text": "#8250df", "hidden": "#9a6700"}
 LEAST = 1e-7
 """Zeros are drawn here."""
+VERSION = 1
+QUANTILES = (0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,6 @@ def strips(lines: Sequence[Strip], cut: float, axis: str) -> str:
         f'<text x="{WIDTH - 20}" y="{MARGIN - 12}" text-anchor="end" fill="#555">{escape(axis)}</text></svg>'
     )
     return "".join(parts)
-
-
-VERSION = 1
-QUANTILES = (0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

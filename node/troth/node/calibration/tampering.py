@@ -18,6 +18,7 @@ from troth.node.models.quantise import round_trip
 
 FP8 = torch.float8_e4m3fn
 FP8_LARGEST = 448.0
+Change = Callable[[Stack], None]
 
 
 class Layered(Protocol):
@@ -160,6 +161,3 @@ def _ten_bits(values: torch.Tensor) -> torch.Tensor:
 
 def _ten_bit_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return (_ten_bits(inputs[0]), *inputs[1:])
-
-
-Change = Callable[[Stack], None]

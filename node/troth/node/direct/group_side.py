@@ -38,6 +38,10 @@ LIMITS = ChannelLimits(
 )
 """Updates are the largest messages; most requests in flight are listeners that wait. An entry has 64 orders under way
 at most, and 50 members together do not use up all."""
+BATCH = 64
+"""Requests that vLLM computes at once as this node starts it (`engine.vllm.settings`)."""
+TURNS = 4
+"""Sessions that an engine without batches computes in turn before it counts as busy."""
 
 
 class GroupSide:
@@ -58,12 +62,6 @@ class GroupSide:
         if isinstance(header, Listen):
             return await self._listening.listen(header)
         return await self._listening.recall(header)
-
-
-BATCH = 64
-"""Requests that vLLM computes at once as this node starts it (`engine.vllm.settings`)."""
-TURNS = 4
-"""Sessions that an engine without batches computes in turn before it counts as busy."""
 
 
 def group_of(

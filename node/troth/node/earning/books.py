@@ -28,13 +28,6 @@ from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
-
-class NotPaid(PeerRefusal):
-    """What pays for this work does not cover it, or too much of this scheduler's is unpaid already."""
-
-    code = "not_paid"
-
-
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tabs (tab BLOB PRIMARY KEY, payer TEXT NOT NULL, voucher BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS leaves (
@@ -57,6 +50,12 @@ WORD_LIMIT = 4_096
 """Bytes of a voucher or a promise as JSON."""
 NUMBER_LIMIT = 1 << 53
 """Numbers of orders beyond it are nobody's; SQLite holds half of what Solidity does."""
+
+
+class NotPaid(PeerRefusal):
+    """What pays for this work does not cover it, or too much of this scheduler's is unpaid already."""
+
+    code = "not_paid"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ LARGEST_CONSTANT = 1 << 30
 """Bytes of one constant, such as rotary frequencies, which no file holds."""
 SHOWN = 200
 """Characters of what transformers says of a configuration."""
+WITHOUT_EXPERTS = "troth_without_experts"
 
 
 class _ReachedError(Exception):
@@ -424,7 +425,6 @@ def _no_experts(module: torch.nn.Module, states: torch.Tensor, *_: Any, **__: An
     return torch.zeros_like(states)
 
 
-WITHOUT_EXPERTS = "troth_without_experts"
 ALL_EXPERTS_FUNCTIONS.register(WITHOUT_EXPERTS, _no_experts)
 
 

@@ -28,6 +28,9 @@ ROWS = 16
 """Positions of a block. More cost a decode step more, fewer a prefill; the bits depend on it, so it is part of the
 class (by its probe)."""
 NAME = "troth_blocks"
+PRODUCTS = frozenset(
+    {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.bmm, torch.Tensor.__matmul__}
+)
 
 
 class BlockCache(AttentionCache):
@@ -172,11 +175,6 @@ def _turn_in_blocks(rotary: torch.nn.Module) -> None:
         return torch.cat(made, dim=-2)[..., :count, :]
 
     rotary.forward = in_blocks  # type: ignore[method-assign, unused-ignore]
-
-
-PRODUCTS = frozenset(
-    {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.bmm, torch.Tensor.__matmul__}
-)
 
 
 class _FixedProducts(TorchFunctionMode):  # type: ignore[misc, unused-ignore]

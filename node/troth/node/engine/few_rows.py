@@ -48,6 +48,7 @@ _TRIED: dict[Hashable, bool] = {}
 """Attention that was tried, and whether few queries gave the bits of a block."""
 _ORDERED: dict[Hashable, bool] = {}
 """Shapes of linear layers, likewise."""
+Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class TriedRows:
@@ -203,9 +204,6 @@ def _same_queries(attend: Attend, rows: int, query: torch.Tensor, key: torch.Ten
         if not torch.equal(torch.cat(made, dim=2), attend(asked, keys, values, mask)):
             return False
     return True
-
-
-Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def _any_states(likes: Drawn, rows: int, generator: torch.Generator) -> Drawn:

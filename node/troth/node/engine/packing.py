@@ -24,6 +24,8 @@ from troth.node.engine.attention_cache import AttentionCache
 
 Attention = Callable[..., tuple[torch.Tensor, Any]]
 KeptPair = tuple[torch.Tensor, torch.Tensor]
+PACKED = {"sdpa": "troth_packed_sdpa", "eager": "troth_packed_eager"}
+"""Attention as transformers names it, and the same for several sequences."""
 
 
 class Continuation(NamedTuple):
@@ -195,7 +197,5 @@ def _family_attention(module: torch.nn.Module, *given: Any, **named: Any) -> tup
     return attend(module, *given, **named)
 
 
-PACKED = {"sdpa": "troth_packed_sdpa", "eager": "troth_packed_eager"}
-"""Attention as transformers names it, and the same for several sequences."""
 register_packed(PACKED["sdpa"], sdpa_attention_forward, sdpa_mask)
 register_packed(PACKED["eager"], _family_attention, eager_mask)

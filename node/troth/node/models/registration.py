@@ -14,6 +14,9 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.types import ModelDescriptor
 
+KNOWN = frozenset({"AlreadyRegistered", "ClassKnown"})
+"""How the market refuses a model or a class that it has."""
+
 
 async def carry_out(market: Market, call: PartCall, key: Key, *, broadcast: bool) -> dict[str, Any]:
     """Send a call, or say what it would do; JSON values, amounts as text.
@@ -67,10 +70,6 @@ async def carry_out_all(
             told.extend({"call": later.call.function, "sent": False} for later in calls[len(told) :])
             break
     return told
-
-
-KNOWN = frozenset({"AlreadyRegistered", "ClassKnown"})
-"""How the market refuses a model or a class that it has."""
 
 
 async def register_at(

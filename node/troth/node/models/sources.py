@@ -33,6 +33,9 @@ LONGEST_REVISION = 1 << 10
 CACHED = "models--"
 """Begins the name of a repository's folder in Hugging Face's cache."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+LINKS = ".links.json"
+Mark = tuple[int, int]
+"""Size in bytes, and when it was written in nanoseconds: what changes with a file's content."""
 
 
 def cached_repository(source: str) -> Path | None:
@@ -121,11 +124,6 @@ def wanted_files(folder: Path) -> list[str]:
     _ = ModelFolder(folder).chat_template
     texts = [name for name in (*TEXT_FILES, INDEX) if os.path.lexists(folder / name)]
     return [*texts, *(path.name for path in weights)]
-
-
-LINKS = ".links.json"
-Mark = tuple[int, int]
-"""Size in bytes, and when it was written in nanoseconds: what changes with a file's content."""
 
 
 def mark(path: Path) -> Mark:

@@ -39,6 +39,7 @@ MOST_TENSORS = 1 << 19
 PIECE = 4 << 20
 BLOCK = 256 << 10
 """Bytes that are read and hashed before others are: so many stay in a core's own cache meanwhile."""
+_kept = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +186,6 @@ def pieces(tensor: RawTensor) -> Iterator[tuple[int, int]]:
     step = rows_of_a_piece(tensor)
     for first in range(0, tensor.rows, step):
         yield first, min(first + step, tensor.rows)
-
-
-_kept = threading.local()
 
 
 def read_rows(tensor: RawTensor, first: int, end: int) -> memoryview:

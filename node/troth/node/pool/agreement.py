@@ -17,6 +17,8 @@ LENT_SHARE = 0.4
 """Of the memory that is there, unless the operator says how much: a node that moves holds both slices for a while."""
 
 Kind = Literal["cpu", "cuda", "mps"]
+MOST_GROUPS = 2
+"""Groups that the market's registry lets a node be in."""
 
 
 def device_kind(device: str) -> Kind:
@@ -41,10 +43,6 @@ def _lendable_bytes(device: str) -> int:
 def cache_tokens(cache_bytes: int, hosted: Segment, sizes: ModelSizes) -> int:
     """Positions that fit in the cache of every hosted layer; the cache's bytes where their size is not known."""
     return cache_bytes // max(1, sizes.key_value * (hosted.end - hosted.first))
-
-
-MOST_GROUPS = 2
-"""Groups that the market's registry lets a node be in."""
 
 
 @dataclass(frozen=True, slots=True)

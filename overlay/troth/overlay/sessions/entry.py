@@ -37,6 +37,8 @@ from troth.transport.errors import OverlayError
 from troth.transport.identity import TlsIdentity
 from troth.transport.shared_port import SharedPort
 
+__all__ = ["EntryKeys", "OverlayEntry", "SharedEntry", "overlay_entry", "shared_entry", "vouched_machines"]
+
 _Message = MutableMapping[str, Any]
 Application = Callable[
     [_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]
@@ -97,9 +99,6 @@ def _scope(request: HttpRequest) -> _Message:
         "server": None,
         "extensions": {},
     }
-
-
-__all__ = ["EntryKeys", "OverlayEntry", "SharedEntry", "overlay_entry", "shared_entry", "vouched_machines"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,19 @@ from enum import IntEnum
 from troth.protocol.errors import InvalidStep
 from troth.protocol.exact_numbers import NumberFormat
 
+NOT_A_NUMBER = 0x7FC00000
+"""The one result that is no number, as float32 bits; its upper half is the one of bfloat16."""
+SUM_UNIT_BITS, SUM_BYTES = 298, 96
+"""Between the parts of a FACTOR, PRODUCT, SCORE or SUM stands the exact sum so far, before bias, scale, mean or root:
+an integer in units of 2**-298 (each product of two float32 numbers is one), two's complement, big-endian. Between those
+of a MAXIMUM stands the largest number so far."""
+NO_SUM = -(1 << 767)
+"""Stands for the sum so far once a term was no finite number."""
+MOST_WIDTH = 1 << 16
+"""Columns of a state, a feed-forward row, or all heads together."""
+MOST_POSITIONS = 1 << 20
+MOST_HEADS = 1 << 8
+
 
 class Operation(IntEnum):
     """The rows of a layer, in the order in which they are computed."""
@@ -102,20 +115,6 @@ class Activation(IntEnum):
     """x / (1 + exp(-x))."""
     GELU_TANH = 1
     """x / (1 + exp(-2 sqrt(2 / pi) (x + 0.044715 x**3))), which is x (1 + tanh(...)) / 2; the decimal is exact."""
-
-
-NOT_A_NUMBER = 0x7FC00000
-"""The one result that is no number, as float32 bits; its upper half is the one of bfloat16."""
-SUM_UNIT_BITS, SUM_BYTES = 298, 96
-"""Between the parts of a FACTOR, PRODUCT, SCORE or SUM stands the exact sum so far, before bias, scale, mean or root:
-an integer in units of 2**-298 (each product of two float32 numbers is one), two's complement, big-endian. Between those
-of a MAXIMUM stands the largest number so far."""
-NO_SUM = -(1 << 767)
-"""Stands for the sum so far once a term was no finite number."""
-MOST_WIDTH = 1 << 16
-"""Columns of a state, a feed-forward row, or all heads together."""
-MOST_POSITIONS = 1 << 20
-MOST_HEADS = 1 << 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,22 @@ from typing import Any
 
 from troth.protocol.hashing import keccak256
 
+COMMITTEE = "committee"
+REPUTATION = "reputation"
+ORGANISATIONS = "organisations"
+TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
+DISPUTES = "disputes"
+IMPRINTS = "imprints"
+STEPS = "steps"
+NUMBERS = "numbers"
+MARKET_PARTS = (
+    *("bank", "registry", "court", "summons", "evidence", "log"),
+    *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
+)
+"""The parts of a deployment in the order in which its factory numbers them."""
+EVIDENCE = "market/evidence"
+MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -72,24 +88,6 @@ def read_resource(name: str) -> dict[str, Any]:
     """A packaged JSON file of this folder."""
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(name).read_text("utf-8"))
     return loaded
-
-
-COMMITTEE = "committee"
-REPUTATION = "reputation"
-ORGANISATIONS = "organisations"
-TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
-DISPUTES = "disputes"
-IMPRINTS = "imprints"
-STEPS = "steps"
-NUMBERS = "numbers"
-MARKET_PARTS = (
-    *("bank", "registry", "court", "summons", "evidence", "log"),
-    *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
-)
-"""The parts of a deployment in the order in which its factory numbers them."""
-
-EVIDENCE = "market/evidence"
-MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 
 @lru_cache(maxsize=16)

@@ -18,6 +18,18 @@ from troth.protocol.market.parts import FACTORY, Part
 from troth.protocol.market.types import Contracts
 from troth.protocol.types import Address
 
+__all__ = [
+    "PartCall",
+    "PartView",
+    "argument",
+    "arguments",
+    "build",
+    "build_factory",
+    "calldata",
+    "read_call",
+    "view",
+]
+
 Made = TypeVar("Made")
 
 
@@ -91,16 +103,3 @@ def _reader(returns: Any) -> Any:
         readers = tuple(converter(kind) for kind in returns)
         return lambda *values: tuple(read(value) for read, value in zip(readers, values, strict=True))
     return converter(returns)
-
-
-__all__ = [
-    "PartCall",
-    "PartView",
-    "argument",
-    "arguments",
-    "build",
-    "build_factory",
-    "calldata",
-    "read_call",
-    "view",
-]

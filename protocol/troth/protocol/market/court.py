@@ -31,6 +31,15 @@ from troth.protocol.market.types import Parameters, Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, Hash32
 
+SUMMONS_WINDOWS = 15
+"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
+
+Fewer, and a check that friends were asked for in turn would end when no court hears the case any more."""
+INCLUSION = 4
+"""Blocks that a transaction may wait."""
+TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
+"""Opinions that stand on a trace of one's own."""
+
 
 def clusters(members: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[frozenset[int]]:
     """The connected components of ``members`` under ``edges``, in the order of their smallest member.
@@ -54,16 +63,6 @@ def _root(parents: dict[int, int], member: int) -> int:
         parents[member] = parents[parents[member]]
         member = parents[member]
     return member
-
-
-SUMMONS_WINDOWS = 15
-"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
-
-Fewer, and a check that friends were asked for in turn would end when no court hears the case any more."""
-INCLUSION = 4
-"""Blocks that a transaction may wait."""
-TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
-"""Opinions that stand on a trace of one's own."""
 
 
 # ------------------------------------------------------------------------------------------------------ opening a case

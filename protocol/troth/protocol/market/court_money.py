@@ -26,6 +26,16 @@ Pot = tuple[PotKind, Hash32]
 BURNT: Pot = (PotKind.BURNT, ZERO_HASH)
 CONVICTING = frozenset({Outcome.CONVICTED, Outcome.SCHEDULER_MISSING, Outcome.NODE_MISSING})
 """Outcomes that take L from somebody by themselves."""
+_MOVEMENT = 33
+"""Bytes of a packed movement: the kinds that it leaves and enters, four bits each; an account; an amount."""
+_DOUBT, _OPEN, _SUSPEND = 168_000, 250_000, 60_000
+_DRAW, _DRAW_REVIEWER = 70_000, 3_000
+_COMMIT, _COMMIT_REVIEWER, _POSTED, _SIGNED = 44_000, 800, 2_100, 5_000
+_CONVENE, _CONVENE_REVIEWER = 78_000, 8_000
+_SEED, _SEED_REVIEWER = 66_000, 1_000
+_DECIDE, _SHOWN, _PAID = 105_000, 1_700, 5_500
+_CONVICT, _EVICT, _RESTORE, _PROVE = 20_000, 40_000, 20_000, 10_000
+_TILE, _LEVEL = 3_000, 600
 
 
 def pot_of(kind: PotKind, account: Address) -> Pot:
@@ -45,10 +55,6 @@ def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) 
     return after
 
 
-_MOVEMENT = 33
-"""Bytes of a packed movement: the kinds that it leaves and enters, four bits each; an account; an amount."""
-
-
 def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
     """The movements that MovedMany tells of; raises InvalidField for other bytes."""
     if len(packed) % _MOVEMENT:
@@ -66,16 +72,6 @@ def _pot_of(kind: PotKind, subject: Hash32, account: bytes) -> Pot:
     if kind is PotKind.BOND:
         return kind, subject
     return BURNT if kind is PotKind.BURNT else (kind, Hash32(bytes(12) + account))
-
-
-_DOUBT, _OPEN, _SUSPEND = 168_000, 250_000, 60_000
-_DRAW, _DRAW_REVIEWER = 70_000, 3_000
-_COMMIT, _COMMIT_REVIEWER, _POSTED, _SIGNED = 44_000, 800, 2_100, 5_000
-_CONVENE, _CONVENE_REVIEWER = 78_000, 8_000
-_SEED, _SEED_REVIEWER = 66_000, 1_000
-_DECIDE, _SHOWN, _PAID = 105_000, 1_700, 5_500
-_CONVICT, _EVICT, _RESTORE, _PROVE = 20_000, 40_000, 20_000, 10_000
-_TILE, _LEVEL = 3_000, 600
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ from troth.protocol.market.types import NO_ADDRESS, NO_HASH, PotKind, Role, Tab
 from troth.protocol.types import Address, Hash32, Segment
 
 REMEDY = "A log is missing; follow the chain anew."
+ClaimEvent = on.Claimed | on.Objected | on.ObjectionAnswered | on.ClaimStruck | on.ClaimSettled
+TabEvent = on.TabOpened | on.TabToppedUp | on.TabRedeemed | on.TabForgiven | on.TabClosing | on.TabClosed
+GroupEvent = on.AskChanged | on.EntryChanged
+StandingEvent = on.Suspended | on.Restored | on.Convicted | on.Evicted | on.StakeWithdrawn
 
 
 def apply(event: Event, state: State) -> State:
@@ -68,10 +72,6 @@ def _refuse(what: str, value: object) -> NoReturn:
 
 
 # ---------------------------------------------------------------------------------------------------------- money
-
-
-ClaimEvent = on.Claimed | on.Objected | on.ObjectionAnswered | on.ClaimStruck | on.ClaimSettled
-TabEvent = on.TabOpened | on.TabToppedUp | on.TabRedeemed | on.TabForgiven | on.TabClosing | on.TabClosed
 
 
 def _money(event: BankEvent, state: State) -> State:
@@ -224,10 +224,6 @@ def _with_tab(state: State, tab: Hash32, **changes: Any) -> State:
 
 
 # -------------------------------------------------------------------------------------------- parties and groups
-
-
-GroupEvent = on.AskChanged | on.EntryChanged
-StandingEvent = on.Suspended | on.Restored | on.Convicted | on.Evicted | on.StakeWithdrawn
 
 
 def _registry(event: RegistryEvent, state: State) -> State:

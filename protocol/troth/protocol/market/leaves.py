@@ -32,6 +32,9 @@ from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_hash32
 
+NO_TRACE = NodeReveal()
+"""No opening: what whoever does not accept may show of a trace."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrderLeaf:
@@ -107,10 +110,6 @@ class LeafContext:
     voided: bool = False
     unanswered: bool = False
     key_check: KeyCheck = signed_by_account
-
-
-NO_TRACE = NodeReveal()
-"""No opening: what whoever does not accept may show of a trace."""
 
 
 @dataclass(frozen=True, slots=True)

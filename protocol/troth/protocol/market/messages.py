@@ -41,6 +41,11 @@ _STATIC_WORDS = ("uint", "bool", "address", "bytes32")
 Message = TypeVar("Message")
 KeyCheck = Callable[[Address, Hash32, bytes], bool]
 """Whether a tab key signed a digest: a seam, since a key may be a contract that only the chain can ask (EIP-1271)."""
+BY_ACCOUNT = (
+    "Sign it with the tab key, which has to be an account: what a contract agrees to (EIP-1271) it may deny before it "
+    "is redeemed."
+)
+"""What to do where a service takes no signature of a tab key."""
 
 
 def market_domain(chain_id: int, bank: Address) -> typed_data.Domain:
@@ -64,13 +69,6 @@ class Signed(Generic[Message]):
 def sign(message: Message, domain: typed_data.Domain, secret: bytes) -> Signed[Message]:
     """``message`` with the signature of a secret key."""
     return Signed(message, typed_data.sign(message, domain, secret))
-
-
-BY_ACCOUNT = (
-    "Sign it with the tab key, which has to be an account: what a contract agrees to (EIP-1271) it may deny before it "
-    "is redeemed."
-)
-"""What to do where a service takes no signature of a tab key."""
 
 
 def signed_by_account(key: Address, digest: Hash32, signature: bytes) -> bool:

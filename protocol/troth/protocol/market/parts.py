@@ -9,6 +9,9 @@ from functools import lru_cache
 from troth.protocol.market.types import Contracts
 from troth.protocol.types import Address
 
+FACTORY = "market/deployment"
+"""Binding of the factory, which is no part of a deployment."""
+
 
 @dataclass(frozen=True, slots=True)
 class MarketPlace:
@@ -44,10 +47,6 @@ class Part(StrEnum):
         """Its address in a deployment."""
         address: Address = getattr(contracts, self.value)
         return address
-
-
-FACTORY = "market/deployment"
-"""Binding of the factory, which is no part of a deployment."""
 
 
 @lru_cache(maxsize=16)

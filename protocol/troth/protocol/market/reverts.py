@@ -9,6 +9,8 @@ from troth.protocol.bindings import DISPUTES, IMPRINTS, MARKET, STEPS, errors_by
 from troth.protocol.contract_errors import REMEDIES as BESIDE
 from troth.protocol.contract_errors import ContractError, Remedy, explained
 
+GENERAL = "Fold the newest events, compare the arguments with them, and build the call again."
+
 
 def decode_error(data: bytes) -> ContractError:
     """What revert ``data`` of any contract of a deployment, its factory, Imprints or Disputes says; never raises."""
@@ -16,9 +18,6 @@ def decode_error(data: bytes) -> ContractError:
     if data[:4] in known:
         return explained(data, known, REMEDIES, GENERAL)
     return explained(data, errors_by_selector((DISPUTES, STEPS)), BESIDE, GENERAL)
-
-
-GENERAL = "Fold the newest events, compare the arguments with them, and build the call again."
 
 
 def _wait(since: str) -> Remedy:

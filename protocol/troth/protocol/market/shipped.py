@@ -72,6 +72,20 @@ DEMO = Parameters(
     prover=NO_ADDRESS,
 )
 """For one machine and a chain that anybody can wind on: nothing seasons, a case takes minutes, stake costs nothing."""
+BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 4, 3
+"""Room in what makes a rejection worth bringing: the owners of its honest verifiers are missing in court."""
+TILES = 1
+"""Tiles that a reviewer of a class that ships opens: its court is paid for them, and others' for more."""
+SEAT_CAP = 8
+"""Most seats of one node. A group may be full of nodes with one seat each, and a try hits such a node once in so many:
+at 16 one check in 400 could not be drawn within its tries, and an honest scheduler would be convicted for it."""
+HISTORY = 8_191
+"""Block hashes that EIP-2935 knows."""
+_MAY_BE_NONE = {"seasoning", "suspension_pause"}
+_WINDOWS = (
+    *("lag", "summons_window", "lookahead", "draw_window", "commit_window", "reveal_window", "claim_delay"),
+    *("answer_window", "close_delay", "unbonding", "seasoning", "reference_age", "suspension_pause"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +107,6 @@ class ClassMoney:
     def put_into(self, execution_class: ExecutionClass) -> ExecutionClass:
         """The same class with this money."""
         return replace(execution_class, **{name: getattr(self, name) for name in self.__slots__})
-
-
-BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 4, 3
-"""Room in what makes a rejection worth bringing: the owners of its honest verifiers are missing in court."""
-TILES = 1
-"""Tiles that a reviewer of a class that ships opens: its court is paid for them, and others' for more."""
-SEAT_CAP = 8
-"""Most seats of one node. A group may be full of nodes with one seat each, and a try hits such a node once in so many:
-at 16 one check in 400 could not be drawn within its tries, and an honest scheduler would be convicted for it."""
 
 
 def money(
@@ -227,15 +232,6 @@ def longest_case(parameters: Parameters) -> int:
     opening = parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
     randomness = parameters.lookahead + parameters.draw_window
     return opening + 2 * (2 * randomness + parameters.commit_window + parameters.reveal_window)
-
-
-HISTORY = 8_191
-"""Block hashes that EIP-2935 knows."""
-_MAY_BE_NONE = {"seasoning", "suspension_pause"}
-_WINDOWS = (
-    *("lag", "summons_window", "lookahead", "draw_window", "commit_window", "reveal_window", "claim_delay"),
-    *("answer_window", "close_delay", "unbonding", "seasoning", "reference_age", "suspension_pause"),
-)
 
 
 def broken_windows(parameters: Parameters) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from troth.routing.prefixes.errors import BlocksUnusable
 from troth.routing.prefixes.naming import BLOCK, ROOT, TOKEN, Naming
 
 EngineHash: TypeAlias = int | bytes
+MOST_BLOCKS = 1_048_576
+"""Blocks kept in mind; more than any engine's cache has. Further ones are not announced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,6 @@ class AllBlocksCleared:
 
 
 KvEvent: TypeAlias = BlocksStored | BlocksRemoved | AllBlocksCleared
-
-
-MOST_BLOCKS = 1_048_576
-"""Blocks kept in mind; more than any engine's cache has. Further ones are not announced."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
 from troth.scheduler.orders.context import SchedulerContext
 
+MOST_PREFERRED = 64
+"""Nodes that a hint names at most; a group has 50."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProspectiveOrder:
@@ -18,10 +21,6 @@ class ProspectiveOrder:
     execution_class: Hash32
     spans: tuple[Segment, ...]
     positions: int
-
-
-MOST_PREFERRED = 64
-"""Nodes that a hint names at most; a group has 50."""
 
 
 def choose(

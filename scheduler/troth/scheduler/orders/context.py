@@ -31,6 +31,9 @@ from troth.scheduler.tabs.money import FollowedChain
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
+EnsurePaid = Callable[[Address, int], Awaitable[None]]
+"""Opens or tops up the tab with a node that was drawn to check, so that it covers so much; raises ChainError."""
+
 
 class Ledger(FollowedChain, Protocol):
     """The chain, as far as a scheduler reads and writes it."""
@@ -91,10 +94,6 @@ class Waits:
     generation: GenerationPatience = field(default_factory=GenerationPatience)
     check: float = 120.0
     absent: float = 20.0
-
-
-EnsurePaid = Callable[[Address, int], Awaitable[None]]
-"""Opens or tops up the tab with a node that was drawn to check, so that it covers so much; raises ChainError."""
 
 
 async def _nothing(_node: Address, _price: int) -> None:

@@ -64,6 +64,11 @@ from troth.scheduler.tabs.tickets import MOST_TICKETS, TicketDesk
 
 QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
+BODY_SECONDS = 30.0
+SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
+Body = TypeVar("Body")
+TICKETS_LIMIT = 1 << 17
+"""Bytes of a payment: 64 tickets with their signatures as hexadecimal digits, and eight keys."""
 
 
 def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
@@ -147,12 +152,6 @@ def _offers(context: SchedulerContext) -> list[ClassOffer]:
         except UnknownClass:
             continue
     return found
-
-
-BODY_SECONDS = 30.0
-SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
-
-Body = TypeVar("Body")
 
 
 def mount_orders(app: FastAPI, orders: Orders) -> None:
@@ -250,10 +249,6 @@ def _tab_routes(router: APIRouter, orders: Orders) -> None:
         query = await _read(request, Recovery, BODY_LIMIT)
         found = recovered(orders.context, read_hash(tab_id, "tab id"), query)
         return Response(canonical.encode(found), media_type="application/json")
-
-
-TICKETS_LIMIT = 1 << 17
-"""Bytes of a payment: 64 tickets with their signatures as hexadecimal digits, and eight keys."""
 
 
 def ticket_routes(desk: TicketDesk) -> APIRouter:

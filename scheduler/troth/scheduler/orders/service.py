@@ -55,6 +55,15 @@ from troth.transport.logs import task_bound
 log = logging.getLogger(__name__)
 
 DISMISS_SECONDS = 5.0
+FINALITY_BLOCKS = 96
+"""Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
+ROWS_PIECE = 1 << 20
+"""Bytes of rows in one answer."""
+RETRY_AFTER = 5
+"""Seconds after which a client that found all places taken may ask again: a short answer's time."""
+CLIENT_SECONDS = 3.0
+"""How long one that is to stop waits for a client's next secret; a check that was not begun waits for the restart."""
+LOOK_SECONDS = 0.05
 
 
 async def dismiss(context: SchedulerContext, order_id: Hash32, nodes: Iterable[Address]) -> None:
@@ -67,10 +76,6 @@ async def _tell(context: SchedulerContext, order_id: Hash32, node: Address) -> N
         await context.peers.channel(node).request(Dismiss(order_id), b"", DISMISS_SECONDS)
     except (OverlayError, ProtocolError) as error:
         log.debug("%s was not told that an order is over: %s", node, error)
-
-
-FINALITY_BLOCKS = 96
-"""Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
 
 
 def is_owed_no_more(history: OrderHistory, state: State, block: int, parameters: Parameters) -> bool:
@@ -96,10 +101,6 @@ def _last_word(history: OrderHistory, parameters: Parameters) -> int:
     return ended + parameters.lag + FINALITY_BLOCKS
 
 
-ROWS_PIECE = 1 << 20
-"""Bytes of rows in one answer."""
-
-
 class RowsPiece(NamedTuple):
     """Some rows of a segment: how many there are, the salt of the order's heads, these as they travelled, and what the
     node signed of their imprints, if anything."""
@@ -108,15 +109,6 @@ class RowsPiece(NamedTuple):
     head_salt: Hash32
     data: bytes
     imprints: bytes
-
-
-RETRY_AFTER = 5
-"""Seconds after which a client that found all places taken may ask again: a short answer's time."""
-
-
-CLIENT_SECONDS = 3.0
-"""How long one that is to stop waits for a client's next secret; a check that was not begun waits for the restart."""
-LOOK_SECONDS = 0.05
 
 
 def _undrawn() -> Lines:

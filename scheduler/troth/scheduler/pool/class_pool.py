@@ -35,6 +35,18 @@ from troth.scheduler.pool.offering import (
 from troth.scheduler.pool.orders import HostingOrder, may_move, wanted_hosting
 from troth.scheduler.pool.pace import PlacementPace
 
+log = logging.getLogger(__name__)
+LINK_EXPIRY_SECONDS = 300.0
+PROBES = 4
+"""Ways that one report's answer asks to be measured: with 64 nodes all are known within half a minute."""
+ORDER_SECONDS = 120.0
+"""How long a node may take to load and to register its slice before its place is thought about again."""
+UNMOVED_SECONDS = 900.0
+"""For how long the slice of a node that did not carry an order out in time is taken as it is: one that says it is
+movable and has much memory, and never moves, would else have the others placed around what it does not host."""
+CLOSEST_REPORTS = 0.2
+"""Seconds between two reports of one node; who reports faster is refused."""
+
 
 class ReportRefused(SchedulerError):
     """Nothing was noted of the report."""
@@ -48,20 +60,6 @@ class ClassNotServed(ReportRefused):
 
     code = "class_not_served"
     status = 404
-
-
-log = logging.getLogger(__name__)
-
-LINK_EXPIRY_SECONDS = 300.0
-PROBES = 4
-"""Ways that one report's answer asks to be measured: with 64 nodes all are known within half a minute."""
-ORDER_SECONDS = 120.0
-"""How long a node may take to load and to register its slice before its place is thought about again."""
-UNMOVED_SECONDS = 900.0
-"""For how long the slice of a node that did not carry an order out in time is taken as it is: one that says it is
-movable and has much memory, and never moves, would else have the others placed around what it does not host."""
-CLOSEST_REPORTS = 0.2
-"""Seconds between two reports of one node; who reports faster is refused."""
 
 
 class ClassPool:

@@ -33,6 +33,22 @@ from troth.scheduler.served import ServedClass
 from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.errors import OverlayError
 
+log = logging.getLogger(__name__)
+CONSIDER_SECONDS = 1.0
+WAYS_SECONDS = 5.0
+"""Between two measurements of the way to every node that reports."""
+WAY_TIMEOUT = 2.0
+REPORT_LIMITS = ChannelLimits(
+    frame=64 * 1024,
+    in_flight=256,
+    in_flight_per_connection=2,
+    in_flight_bytes=8 * 2**20,
+    connections=4096,
+    connections_per_sender=2,
+    in_flight_per_sender=2,
+)
+"""A report has a few kilobytes, and a node needs one connection."""
+
 
 def shape_of(config: str, layers: int, dtype: int) -> ModelShape:
     """The shape of a model with this canonical configuration.
@@ -68,24 +84,6 @@ class Gauges:
         self._variation.labels(shown).set(variation(layer_loads(slices, seconds, side.layers)))
         self._segments.labels(shown).set(len(pool.offered))
         self._moves.labels(shown).set(pool.moves)
-
-
-log = logging.getLogger(__name__)
-
-CONSIDER_SECONDS = 1.0
-WAYS_SECONDS = 5.0
-"""Between two measurements of the way to every node that reports."""
-WAY_TIMEOUT = 2.0
-REPORT_LIMITS = ChannelLimits(
-    frame=64 * 1024,
-    in_flight=256,
-    in_flight_per_connection=2,
-    in_flight_bytes=8 * 2**20,
-    connections=4096,
-    connections_per_sender=2,
-    in_flight_per_sender=2,
-)
-"""A report has a few kilobytes, and a node needs one connection."""
 
 
 @dataclass(frozen=True, slots=True)

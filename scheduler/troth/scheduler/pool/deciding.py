@@ -20,6 +20,13 @@ from troth.routing.placement.plan import Slice
 from troth.routing.placement.regions import Atlas
 from troth.routing.placement.replicas import hosts, joined
 
+SPEED_STEP = 1.25
+"""Machines whose speeds lie within this ratio are alike: which of them holds a window makes no difference."""
+VARIATION_BOUND = 0.5
+"""Coefficient of variation of the layers' loads above which all is placed anew."""
+GAIN = 0.8
+"""What balancing must bring: a variation at most this share of the present one."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportingNode:
@@ -49,10 +56,6 @@ class ReportingNode:
     def machine(self) -> Machine:
         """What it could host."""
         return Machine(self.name, self.memory_bytes, self.layer_seconds)
-
-
-SPEED_STEP = 1.25
-"""Machines whose speeds lie within this ratio are alike: which of them holds a window makes no difference."""
 
 
 def keeping(planned: Sequence[Slice], members: Sequence[ReportingNode], shape: ModelShape, tokens: int) -> list[Slice]:
@@ -111,12 +114,6 @@ def variation(loads: Iterable[float]) -> float:
         return math.inf
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
-
-
-VARIATION_BOUND = 0.5
-"""Coefficient of variation of the layers' loads above which all is placed anew."""
-GAIN = 0.8
-"""What balancing must bring: a variation at most this share of the present one."""
 
 
 @dataclass(frozen=True, slots=True)

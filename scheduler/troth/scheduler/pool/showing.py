@@ -25,6 +25,11 @@ from troth.transport.identity import load_identity
 
 SHOWN_WAYS = 64
 """Nodes whose ways to each other are shown: of 2,048 there would be four million."""
+MOST_MEMORY = 1 << 50
+DRAWN_SECONDS = 0.5
+"""Between two drawings of the map: strangers may ask as often as they like, and a large one takes a while."""
+SECONDS = 3.0
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
 def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
@@ -75,11 +80,6 @@ def _device(pool: ClassPool, name: str) -> str | None:
     return None if report is None else report.device
 
 
-MOST_MEMORY = 1 << 50
-DRAWN_SECONDS = 0.5
-"""Between two drawings of the map: strangers may ask as often as they like, and a large one takes a while."""
-
-
 class Board:
     """The map of every class as it was drawn last."""
 
@@ -122,10 +122,6 @@ def placement_routes(pools: Coordinator) -> APIRouter:
         )
 
     return router
-
-
-SECONDS = 3.0
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
 class ListeningPlace(Protocol):

@@ -36,6 +36,8 @@ CLAIM_GAS = 110_000
 """Of a claim and its settlement."""
 PATIENCE_LAGS = 3
 """Lags after its answer for which an order that is not acknowledged is waited for on an open tab."""
+MOST_OBJECTIONS = 4
+"""Open at once: each answered one tells what its number was claimed for, and one that stays open strikes the claim."""
 
 
 async def claim_due(context: SchedulerContext, times: int) -> None:
@@ -178,10 +180,6 @@ def _amounts(context: SchedulerContext, root: Hash32) -> dict[int, int] | None:
         return None
     kept = msgspec.msgpack.decode(rows[0][0], type=dict[str, str])
     return {int(number): int(amount) for number, amount in kept.items()}
-
-
-MOST_OBJECTIONS = 4
-"""Open at once: each answered one tells what its number was claimed for, and one that stays open strikes the claim."""
 
 
 async def attend_nodes_claims(context: SchedulerContext) -> None:

@@ -25,6 +25,7 @@ from troth.transport import sealing
 PROMPT, WRITTEN = 16, 8
 """Tokens of a short task."""
 DEADLINE_SECONDS = 600
+_REPLY = Hash32(sealing.public_key(b"\x21" * 32))
 
 
 @dataclass(slots=True)
@@ -108,9 +109,6 @@ class Payer:
             self.open.remove(one)
         domain = self.network.stage.market.domain
         return canonical.encode(Acknowledgement(self.tab, sign(self.book.voucher, domain, self.client.key.secret)))
-
-
-_REPLY = Hash32(sealing.public_key(b"\x21" * 32))
 
 
 class Load:

