@@ -21,7 +21,8 @@ from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # 
 from troth.node.errors import BadInput, ModelError, NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
-from troth.protocol.types import Segment  # noqa: E402
+from troth.protocol.tokens import Sampling, choices  # noqa: E402
+from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -65,6 +66,19 @@ async def test_prefill_equals_transformers(engine: TorchEngine, reference_model:
     with torch.inference_mode():
         expected = reference_model(torch.from_numpy(TOKENS)[None]).logits[0].numpy()
     np.testing.assert_allclose((await engine.logits(rows)).rows, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [0, 1])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(0.0, 1.0), Sampling(1.0, 1.0), Sampling(0.7, 0.8, 10), Sampling(1.5, 0.95, 0, 0.02)], ids=str
+)
+async def test_choices_are_those_of_the_logits(folder: ModelFolder, dtype: int, sampling: Sampling) -> None:
+    engine, seed = TorchEngine(folder, WHOLE, dtype, threads=1), Hash32(bytes(range(32)))
+    rows = await forward(engine, key(1), WHOLE, 0, TOKENS)
+    logits = (await engine.logits(rows)).rows
+    expected = choices(logits, sampling, seed=seed, first_position=4)
+    assert await engine.choices(rows, sampling, seed=seed, first_position=4) == expected
+    await engine.close()
 
 
 @pytest.mark.parametrize("cuts", [(1,), (5,), (1, 2, 3, 9), tuple(range(1, 12))])

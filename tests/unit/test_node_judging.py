@@ -104,6 +104,27 @@ class Shaking(Rows):
         return self.runs[len(inputs) % len(self.runs)]
 
 
+@dataclass
+class Counting(Rows):
+    """One that counts how often its logits are asked for."""
+
+    asked: int = 0
+
+    async def logits(self, rows: np.ndarray) -> Computed:
+        self.asked += 1
+        return await super().logits(rows)
+
+
+@dataclass
+class Saying(Counting):
+    """One that says which tokens rows choose."""
+
+    dtype: int = 0
+
+    async def choices(self, rows: np.ndarray, sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+        return choices(wide(rows) @ HEAD, sampling, seed=seed, first_position=first_position)
+
+
 class Quarter(Rows):
     """One whose logits are a quarter as large, so that a nucleus holds many tokens."""
 
@@ -132,6 +153,29 @@ async def judged(
     inputs = np.arange(len(ROWS))
     session: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
     return await judge_rows(engine, session, claimed, root_matches=True)  # type: ignore[arg-type]
+
+
+EXACT = replace(NEW, exact=True, state_cut=0)
+
+
+async def test_logits_of_an_honest_text_stay_in_the_engine() -> None:
+    said, plain = Saying(ROWS), Rows(ROWS)
+    found, expected = [await judged(EXACT, ROWS, text_of(ROWS), engine) for engine in (said, plain)]
+    assert found.verdict
+    assert found == expected
+    assert said.asked == 0
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, WRITTEN - 1])
+async def test_a_token_that_no_row_chose_is_judged_by_logits(place: int) -> None:
+    text = list(text_of(ROWS))
+    text[place] = (text[place] + 1) % VOCABULARY or 1
+    said, plain = Saying(ROWS), Counting(ROWS)
+    found, expected = [await judged(EXACT, ROWS, tuple(text), engine) for engine in (said, plain)]
+    assert found.tokens is not None
+    assert found == expected
+    assert found.tokens.worst > 0
+    assert said.asked == plain.asked - 1, "of two blocks, that of the token"
 
 
 async def test_an_honest_float32_task_needs_one_look() -> None:

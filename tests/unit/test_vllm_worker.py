@@ -20,6 +20,8 @@ from troth.node.engine.vllm import worker as module  # noqa: E402
 from troth.node.engine.vllm.row_frames import RowFrame, frame_from_bytes  # noqa: E402
 from troth.node.engine.vllm.sampling_words import shake_words  # noqa: E402
 from troth.node.engine.vllm.worker import RowSender, RowTap  # noqa: E402
+from troth.protocol.tokens import Sampling, choices  # noqa: E402
+from troth.protocol.types import Hash32  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -175,6 +177,23 @@ def test_of_two_ranks_the_first_sends_and_both_make_logits(tmp_path: Path) -> No
     made = [worker.troth_head(rows.tobytes(), True) for worker in workers]
     assert np.frombuffer(made[0], np.float32).tolist() == [4.0] * 2 * VOCABULARY
     assert made[1] == b""
+
+
+@pytest.mark.parametrize("cuts", [(0.0, 1.0, 0, 0.0), (1.0, 1.0, 0, 0.0), (0.8, 0.7, 5, 0.01)], ids=str)
+def test_a_worker_says_the_tokens_of_the_rule(tmp_path: Path, cuts: tuple[float, float, int, float]) -> None:
+    node, runner = Node(tmp_path / "rows"), Runner(second=False)
+    head = torch.from_numpy(np.random.default_rng(4).normal(size=(WIDTH, VOCABULARY)).astype(np.float32))
+    runner.model.compute_logits = lambda states: states @ head  # type: ignore[method-assign]
+    worker = tap(runner, 0, tmp_path / "rows")
+    rows = np.random.default_rng(5).normal(size=(20, WIDTH)).astype(np.float32)
+    seed = bytes(range(32))
+    logits = np.frombuffer(worker.troth_head(rows.tobytes(), True), np.float32).reshape(20, VOCABULARY)
+    expected = choices(logits, Sampling(*cuts), seed=Hash32(seed), first_position=7)
+    assert worker.troth_choices(rows.tobytes(), cuts, seed, 7) == expected
+    assert len(set(expected)) > 1
+    runner.model.compute_logits = lambda states: None  # type: ignore[method-assign, return-value, assignment]
+    assert worker.troth_choices(rows.tobytes(), cuts, seed, 7) == []
+    assert node
 
 
 def test_a_card_copies_rows_before_its_next_step_and_does_not_wait_for_the_node(

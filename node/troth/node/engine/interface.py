@@ -149,6 +149,17 @@ class ChoosingEngine(Engine, Protocol):
         """
 
 
+class VerifyingEngine(Engine, Protocol):
+    """An engine that says which tokens rows choose, and keeps their logits where they are."""
+
+    async def choices(self, rows: NDArray[Any], sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+        """The tokens of consecutive post-norm rows in the engine's words; see `troth.protocol.tokens.choices`.
+
+        Raises:
+            InvalidTokens: logits hold NaN or infinity.
+        """
+
+
 @runtime_checkable
 class BoundedEngine(Protocol):
     """An engine that knows how long a text can be."""
@@ -227,6 +238,11 @@ CacheEvent = Stored | Removed | Cleared
 def chooses(engine: Engine) -> TypeGuard[ChoosingEngine]:
     """Whether an engine chooses tokens itself; asked for each token, so by its type as ``writes_alone`` is."""
     return hasattr(type(engine), "choose")
+
+
+def says_choices(engine: Engine) -> TypeGuard[VerifyingEngine]:
+    """Whether an engine says which tokens rows choose; by its type, as ``chooses``."""
+    return hasattr(type(engine), "choices")
 
 
 def writes_alone(engine: Engine) -> TypeGuard[WholeEngine]:

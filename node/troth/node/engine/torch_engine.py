@@ -25,7 +25,8 @@ from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.families import LARGEST
 from troth.node.models.folder import ModelFolder
 from troth.protocol.tensors import NO_STATE, Dtype, finite
-from troth.protocol.types import Segment
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import Hash32, Segment
 
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 REFERENCE = SessionKey(b"reference", 0, 0)
@@ -147,6 +148,12 @@ class TorchEngine:
         """The token of one post-norm row; see `interface.ChoosingEngine.choose`."""
         self._require_card()
         return await asyncio.wrap_future(self._steps.choose(TokenChoice(key, row, draw)))
+
+    async def choices(self, rows: NDArray[Any], sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+        """See `interface.VerifyingEngine.choices`."""
+        self._require_card()
+        draws = [TokenDraw(sampling, seed, first_position + index) for index in range(len(rows))]
+        return await self._run(lambda: self._chosen(rows, draws))
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
         """Float32 logits of post-norm rows in the engine's words, or of float32 reference rows."""
@@ -308,9 +315,8 @@ class TorchEngine:
         """Tokens of several sessions; where that fails, each is tried alone."""
         began = time.perf_counter()
         try:
-            states = from_words(np.concatenate([choice.row for choice in choices]), self._dtype)
-            logits = self._layers.logits(states.to(self._device, self._layers.dtype))
-            tokens = choose_tokens(logits, [choice.draw for choice in choices])
+            rows = np.concatenate([choice.row for choice in choices])
+            tokens = self._chosen(rows, [choice.draw for choice in choices])
         except Exception as error:  # noqa: BLE001 - whoever asked for it is told
             for choice in choices:
                 if len(choices) > 1:
@@ -321,6 +327,10 @@ class TorchEngine:
         seconds = time.perf_counter() - began
         for choice, token in zip(choices, tokens, strict=True):
             choice.chosen = Chosen(token, seconds)
+
+    def _chosen(self, rows: NDArray[Any], draws: Sequence[TokenDraw]) -> list[int]:
+        states = from_words(rows, self._dtype).to(self._device, self._layers.dtype)
+        return choose_tokens(self._layers.logits(states), draws)
 
     def _widened(self, segment: Segment) -> LayerSlice:
         """The float32 layers of a segment; those that it lacks are read now."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine
+from troth.node.engine.interface import Engine, says_choices
 from troth.node.judging.runs import ThirdLook
 from troth.node.judging.sessions import JudgedSession
 from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart, rules_version
@@ -46,14 +46,30 @@ async def _text_margins(
     engine: Engine, session: JudgedSession, rows: NDArray[Any], text: tuple[int, ...], beside: NDArray[Any] | None
 ) -> NDArray[np.float64]:
     """What every token loses at the first look."""
-    found = []
+    found: list[NDArray[np.float64]] = []
     async for position, tokens, logits, ruled in blocks(engine, session, text):
+        if beside is None and ruled is None and await _chose(engine, session, rows, tokens, position):
+            # What a row chooses by itself loses nothing, by every rule.
+            found.append(np.zeros(len(tokens)))
+            continue
         seen = await logits(engine, rows)
         other = None if beside is None else await logits(engine, beside)
         found.append(
             await asyncio.to_thread(_first_margins, session, seen, other, tokens, position=position, ruled=ruled)
         )
     return np.concatenate(found)
+
+
+async def _chose(
+    engine: Engine, session: JudgedSession, rows: NDArray[Any], tokens: tuple[int, ...], position: int
+) -> bool:
+    """Whether the engine says that these rows of a trace chose these tokens; it is not asked of float32 rows of a
+    bfloat16 class, which are the reference's."""
+    if not says_choices(engine) or (engine.dtype != 0 and rows.dtype == np.float32):
+        return False
+    sampling, seed = Sampling.of(session.seat.request), session.seat.noise_seed
+    block = rows[position : position + len(tokens)]
+    return tuple(await engine.choices(block, sampling, seed=seed, first_position=position)) == tokens
 
 
 async def judge_doubted_text(

@@ -27,6 +27,8 @@ from troth.node.engine.vllm.row_receiver import RowReceiver
 from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 from troth.node.errors import EngineError
 from troth.protocol.tensors import Dtype
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import Hash32
 
 REMEDY = "It is started anew; repeat the request or ask another node."
 _ONE_BY_ONE = threading.Lock()
@@ -159,6 +161,13 @@ class Core:
         wide = rows.dtype == np.float32
         made = await self.call("troth_head", np.ascontiguousarray(rows).tobytes(), wide)
         return np.frombuffer(made, np.float32).reshape(len(rows), -1)
+
+    async def choices(self, rows: NDArray[Any], sampling: Sampling, seed: Hash32, first_position: int) -> list[int]:
+        """Tokens that consecutive post-norm rows in the engine's words choose."""
+        words = np.ascontiguousarray(rows).tobytes()
+        cuts = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p)
+        made = await self.call("troth_choices", words, cuts, bytes(seed), first_position)
+        return [int(token) for token in made]
 
     async def row_seconds(self) -> float:
         """Processor seconds spent on rows so far: in vLLM's worker, and here once they are read."""

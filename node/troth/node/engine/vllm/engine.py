@@ -25,6 +25,7 @@ from troth.node.engine.vllm.texts import EngineTexts
 from troth.node.errors import BadInput, EngineError, ModelError, NodeBusy
 from troth.node.models.folder import ModelFolder
 from troth.protocol.request import Request
+from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32, Segment
 
 if TYPE_CHECKING:
@@ -250,6 +251,14 @@ class VllmEngine:
         except EngineError as error:
             raise _busy(error) from error
         return Computed(made, time.perf_counter() - began)
+
+    async def choices(self, rows: NDArray[Any], sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+        """See `interface.VerifyingEngine.choices`."""
+        core = await self._core()
+        try:
+            return await core.choices(rows, sampling, seed, first_position)
+        except EngineError as error:
+            raise _busy(error) from error
 
     async def forget(self, key: SessionKey) -> None:
         """Free one session."""

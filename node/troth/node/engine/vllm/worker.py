@@ -22,9 +22,13 @@ from typing import Any
 import torch
 
 from troth.node.engine.card import multiply_in_full
+from troth.node.engine.choice import choose_tokens
 from troth.node.engine.few_rows import in_fixed_rows
+from troth.node.engine.interface import TokenDraw
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
 from troth.node.engine.vllm.shaken_rows import ShakenRows, parts_of
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import Hash32
 
 LOADING = "vllm.model_executor.models.utils"
 CAST = "Attempted to load weight %s with dtype"
@@ -155,6 +159,22 @@ class RowTap:
 
     def troth_head(self, rows: bytes, wide: bool) -> bytes:
         """Float32 logits of post-norm rows, (positions, vocabulary), as bytes; `wide` for float32 rows."""
+        logits = self._troth_logits(rows, wide=wide)
+        return b"" if logits is None else bytes(logits.float().cpu().numpy().tobytes())
+
+    def troth_choices(
+        self, rows: bytes, cuts: tuple[float, float, int, float], seed: bytes, first_position: int
+    ) -> list[int]:
+        """The tokens of consecutive post-norm rows; `cuts` are temperature, top_p, top_k and min_p."""
+        logits = self._troth_logits(rows, wide=self.model_runner.model_config.dtype == torch.float32)
+        if logits is None:
+            return []
+        sampling = Sampling(*cuts)
+        draws = [TokenDraw(sampling, Hash32(seed), first_position + index) for index in range(len(logits))]
+        with torch.inference_mode():
+            return choose_tokens(logits.float(), draws)
+
+    def _troth_logits(self, rows: bytes, *, wide: bool) -> torch.Tensor | None:
         runner = self.model_runner
         kind = torch.float32 if wide else torch.int16
         states = torch.frombuffer(bytearray(rows), dtype=kind)
@@ -162,8 +182,8 @@ class RowTap:
         states = states.reshape(-1, runner.model_config.get_hidden_size()).to(runner.device, runner.model_config.dtype)
         with torch.inference_mode():
             # All processes take part, and some gather logits in the first one only.
-            logits = runner.model.compute_logits(states)
-            return b"" if logits is None else bytes(logits.float().cpu().numpy().tobytes())
+            made: torch.Tensor | None = runner.model.compute_logits(states)
+            return made
 
 
 def pinned(rows: torch.Tensor) -> torch.Tensor:
