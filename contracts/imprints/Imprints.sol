@@ -5,7 +5,6 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SSTORE2} from "solady/src/utils/SSTORE2.sol";
 import {Encoded} from "../libraries/Encoded.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
@@ -20,6 +19,7 @@ import {Parameters, PotKind} from "../market/interfaces/MarketTypes.sol";
 import {Fines} from "../market/libraries/Fines.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
+import {Passing} from "../market/libraries/Passing.sol";
 import {ShownAnswers} from "../market/libraries/ShownAnswers.sol";
 import {Groth16} from "./Groth16.sol";
 import {IImprints, ImprintKey, ImprintProof} from "./IImprints.sol";
@@ -93,18 +93,10 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
             BANK.credit{value: paid}(recipient, paid);
             return;
         }
-        paid = _withdraw(paid);
+        paid = Passing.withdrawn(BANK, ASSET, paid);
         if (paid == 0) return;
         IERC20(ASSET).forceApprove(address(BANK), paid);
         BANK.credit(recipient, paid);
-    }
-
-    /// @dev A token may keep a part of what the Bank pays: what arrives is passed on, and nothing that lay here before.
-    /// @return what arrived of `named`
-    function _withdraw(uint96 named) private returns (uint96) {
-        uint256 before = IERC20(ASSET).balanceOf(address(this));
-        BANK.withdraw(address(this));
-        return uint96(Math.min(named, Math.saturatingSub(IERC20(ASSET).balanceOf(address(this)), before)));
     }
 
     /// @inheritdoc IProver

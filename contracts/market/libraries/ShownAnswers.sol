@@ -5,7 +5,7 @@ import {EcVrf} from "../../libraries/EcVrf.sol";
 import {WeightsTree} from "../../libraries/WeightsTree.sol";
 import {IProofs, ShownRequest, ShownToken} from "../interfaces/IProofs.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {Order, Result, VrfProof} from "../interfaces/MarketTypes.sol";
+import {Order, Result, VrfProof} from "../interfaces/Signed.sol";
 import {Messages} from "./Messages.sol";
 import {Orders} from "./Orders.sol";
 
