@@ -120,12 +120,9 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @dev Bytes of the call of `beaten` with this proof.
     function _lengthOf(ImprintProof calldata proof) private pure returns (uint256) {
-        uint256 named = Encoded.padded(bytes(proof.executionClass.name).length)
-            + Encoded.padded(bytes(proof.model.architecture).length) + Encoded.padded(proof.request.head.length);
-        uint256 signed = Encoded.padded(proof.order.signature.length) + Encoded.padded(proof.signature.length)
-            + Encoded.padded(proof.draw.proof.length);
-        uint256 words = proof.draw.hints.length + proof.token.siblings.length + proof.siblings.length;
-        return EMPTY + named + signed + 32 * words;
+        uint256 signed = Encoded.padded(proof.request.head.length) + Encoded.padded(proof.signature.length);
+        uint256 words = proof.token.siblings.length + proof.siblings.length;
+        return EMPTY + ShownAnswers.lengthOf(proof.executionClass, proof.model, proof.draw) + signed + 32 * words;
     }
 
     // -------------------------------------------------------------------------------------------------------- the proof

@@ -17,9 +17,10 @@ from support.wrong_token_scene import HEAD, Wording
 
 from troth.audit.checks.faults import _weighed
 from troth.audit.report import FindingKind
-from troth.cases.calls import convict_by_proof
+from troth.cases.calls import NO_PROOF, convict_by_proof
 from troth.cases.courtroom import CallRefused, LiveCourtroom
 from troth.cases.errors import NothingToDo
+from troth.cases.evidence import Evidence
 from troth.node.court import accusing
 from troth.node.court.accusing import accuse
 from troth.node.court.provable import BFLOAT16, NO_LAYERS
@@ -34,6 +35,7 @@ from troth.protocol.market import token_proofs
 from troth.protocol.market.calls import build, read_call
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.events import FaultProven
+from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.token_proofs import TokenProof
@@ -298,6 +300,41 @@ async def test_a_proof_among_bytes_that_nobody_needs_convicts_nobody(trials: Tri
             assert rejection is not None, "it convicts, and is paid for"
             assert rejection.name == "SurplusEvidence"
         await trial.opener.courtroom.send(convict_by_proof(contracts, data))
+
+
+async def test_a_proof_of_words_that_nobody_looks_at_or_registered_convicts_nobody(trials: Trials) -> None:
+    """As zeros behind the proof: each byte of them would take four gas of what is to be burnt."""
+    async with trials() as trial:
+        scene, stage = trial.scene, trial.scene.stage
+        contracts, wording = stage.market.contracts, Wording(forged=2, rank=9)
+
+        def shown(evidence: Evidence) -> TokenProof:
+            call = trial.accuse(evidence).build(contracts, b"")
+            return token_proofs.decode(read_call(Part.EVIDENCE, call.call.data).value("evidence"))
+
+        honest, registered = shown(scene.answer(wording)), stage.execution_class
+        assert honest.draw == NO_PROOF
+        zeros = 50_000
+        bad = [
+            replace(honest, order=replace(honest.order, signature=bytes(zeros))),
+            replace(honest, draw=replace(honest.draw, proof=bytes(zeros))),
+            replace(honest, draw=replace(honest.draw, hints=(0,) * (zeros // 32))),
+        ]
+        # A node may sign for an order of any class, which names any model: as long as it likes.
+        for model, name in (
+            (stage.model, "x" * zeros + registered.name),
+            (replace(stage.model, architecture="x" * zeros), registered.name),
+        ):
+            own = replace(registered, name=name, model=state_hash(model))
+            scene.stage = replace(stage, execution_class=own, model=model)
+            bad.append(shown(scene.answer(wording)))
+            scene.stage = stage
+        for proof in bad:
+            evidence = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+            rejection = (await trial.opener.courtroom.simulate(evidence)).rejection
+            assert rejection is not None, "it convicts, and is paid for"
+            assert rejection.name == "SurplusEvidence"
+        await trial.opener.courtroom.send(convict_by_proof(contracts, token_proofs.encode(honest, contracts)))
 
 
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
