@@ -17,10 +17,9 @@ from support.wrong_token_scene import HEAD, Wording
 
 from troth.audit.checks.faults import _weighed
 from troth.audit.report import FindingKind
-from troth.cases.calls import NO_PROOF, convict_by_proof
+from troth.cases.calls import convict_by_proof
 from troth.cases.courtroom import CallRefused, LiveCourtroom
 from troth.cases.errors import NothingToDo
-from troth.cases.evidence import Evidence
 from troth.node.court import accusing
 from troth.node.court.accusing import accuse
 from troth.node.court.provable import BFLOAT16, NO_LAYERS
@@ -35,7 +34,6 @@ from troth.protocol.market import token_proofs
 from troth.protocol.market.calls import build, read_call
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.events import FaultProven
-from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.token_proofs import TokenProof
@@ -286,55 +284,6 @@ async def test_evidence_whose_offsets_lead_elsewhere_convicts_nobody_and_no_one_
             rejection = await said(one)
             assert rejection is not None
             assert rejection.name == "AlreadyProven"
-
-
-async def test_a_proof_among_bytes_that_nobody_needs_convicts_nobody(trials: Trials) -> None:
-    """Evidence pays for each byte: a convict's own contract would make up zeros until they are all of its penalty."""
-    async with trials() as trial:
-        contracts = trial.scene.stage.market.contracts
-        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(contracts, b"")
-        data = read_call(Part.EVIDENCE, call.call.data).value("evidence")
-        gap = data[:4] + (0x40).to_bytes(32, "big") + bytes(32) + data[36:]
-        for longer in (data + bytes(1), data + bytes(32), data + bytes(50_000), gap):
-            rejection = (await trial.opener.courtroom.simulate(convict_by_proof(contracts, longer))).rejection
-            assert rejection is not None, "it convicts, and is paid for"
-            assert rejection.name == "SurplusEvidence"
-        await trial.opener.courtroom.send(convict_by_proof(contracts, data))
-
-
-async def test_a_proof_of_words_that_nobody_looks_at_or_registered_convicts_nobody(trials: Trials) -> None:
-    """As zeros behind the proof: each byte of them would take four gas of what is to be burnt."""
-    async with trials() as trial:
-        scene, stage = trial.scene, trial.scene.stage
-        contracts, wording = stage.market.contracts, Wording(forged=2, rank=9)
-
-        def shown(evidence: Evidence) -> TokenProof:
-            call = trial.accuse(evidence).build(contracts, b"")
-            return token_proofs.decode(read_call(Part.EVIDENCE, call.call.data).value("evidence"))
-
-        honest, registered = shown(scene.answer(wording)), stage.execution_class
-        assert honest.draw == NO_PROOF
-        zeros = 50_000
-        bad = [
-            replace(honest, order=replace(honest.order, signature=bytes(zeros))),
-            replace(honest, draw=replace(honest.draw, proof=bytes(zeros))),
-            replace(honest, draw=replace(honest.draw, hints=(0,) * (zeros // 32))),
-        ]
-        # A node may sign for an order of any class, which names any model: as long as it likes.
-        for model, name in (
-            (stage.model, "x" * zeros + registered.name),
-            (replace(stage.model, architecture="x" * zeros), registered.name),
-        ):
-            own = replace(registered, name=name, model=state_hash(model))
-            scene.stage = replace(stage, execution_class=own, model=model)
-            bad.append(shown(scene.answer(wording)))
-            scene.stage = stage
-        for proof in bad:
-            evidence = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
-            rejection = (await trial.opener.courtroom.simulate(evidence)).rejection
-            assert rejection is not None, "it convicts, and is paid for"
-            assert rejection.name == "SurplusEvidence"
-        await trial.opener.courtroom.send(convict_by_proof(contracts, token_proofs.encode(honest, contracts)))
 
 
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
