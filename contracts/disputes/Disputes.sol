@@ -5,16 +5,17 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "../market/interfaces/IBank.sol";
 import {Contracts, IDeployment} from "../market/interfaces/IDeployment.sol";
 import {IEvidence} from "../market/interfaces/IEvidence.sol";
 import {IProofs, ShownRow} from "../market/interfaces/IProofs.sol";
 import {IProver} from "../market/interfaces/IProver.sol";
 import {IRegistry} from "../market/interfaces/IRegistry.sol";
-import {Fault, Parameters, PotKind, Role} from "../market/interfaces/MarketTypes.sol";
+import {Parameters, PotKind, Role} from "../market/interfaces/MarketTypes.sol";
+import {Fault} from "../market/interfaces/Proceedings.sol";
 import {Fines} from "../market/libraries/Fines.sol";
 import {Messages} from "../market/libraries/Messages.sol";
+import {Passing} from "../market/libraries/Passing.sol";
 import {Windows} from "../market/libraries/Windows.sol";
 import {Accusations} from "./Accusations.sol";
 import {Accusation, Choice, Dispute, IDisputes, Packed, Turn} from "./IDisputes.sol";
@@ -127,9 +128,9 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
             return BOND;
         }
         if (msg.value != 0) revert BondMismatch(msg.value, 0);
-        uint256 before = _held();
+        uint256 before = Passing.held(ASSET);
         IERC20(ASSET).safeTransferFrom(msg.sender, address(this), BOND);
-        uint256 received = _held() - before;
+        uint256 received = Passing.held(ASSET) - before;
         if (received < BOND) revert BondMismatch(received, BOND);
         return BOND;
     }
@@ -361,13 +362,13 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         _disputes[dispute] = ENDED;
         if (_isMoot(state)) {
             emit DisputeMoot(dispute, state.accused, state.accuser, state.bond);
-            _pay(state.accuser, state.bond);
+            Passing.credit(BANK, ASSET, state.accuser, state.bond);
             return;
         }
         if (state.turn != Turn.Accuser) revert WrongTurn(state.turn, Turn.Accuser);
         if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
         emit DisputeLost(dispute, state.accused, state.accuser, state.bond);
-        _pay(state.accused, state.bond);
+        Passing.credit(BANK, ASSET, state.accused, state.bond);
     }
 
     /// @dev Whether no conviction can come of it: there was one, or the stake is gone.
@@ -378,27 +379,18 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         return role != Role.Node || (exitBlock != 0 && block.number > exitBlock) || stake + locked == 0;
     }
 
-    /// @dev Evidence asks back what is proven, and credits this contract, which passes it on.
+    /// @dev Evidence asks back what is proven, and credits this contract, which passes on what arrives. No bond comes in
+    ///      meanwhile: who opens a dispute waits for the guard.
     function _convict(bytes32 dispute, Dispute memory state) private {
         _disputes[dispute] = ENDED;
         bytes memory evidence = abi.encode(state.accused, state.offenceBlock, state.result);
         _convicting = keccak256(evidence);
         EVIDENCE.convictByProof(evidence);
         _convicting = 0;
-        uint96 paid = state.bond + _withdraw();
+        uint96 earned = BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
+        uint96 paid = state.bond + (earned == 0 ? 0 : Passing.withdrawn(BANK, ASSET, earned));
         emit DisputeWon(dispute, state.accused, state.accuser, paid);
-        _pay(state.accuser, paid);
-    }
-
-    /// @dev A token may keep a part of what the Bank pays: what arrives is passed on, and nothing of other disputes' bonds.
-    ///      None of them comes in meanwhile: who opens a dispute waits for the guard.
-    /// @return what arrived of this contract's credit
-    function _withdraw() private returns (uint96) {
-        uint96 named = BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
-        if (named == 0) return 0;
-        uint256 before = _held();
-        BANK.withdraw(address(this));
-        return uint96(Math.min(named, Math.saturatingSub(_held(), before)));
+        Passing.credit(BANK, ASSET, state.accuser, paid);
     }
 
     /// @inheritdoc IProver
@@ -409,23 +401,6 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (bytes4(evidence) == IProofs.wrongToken.selector) return PROOFS.proven(evidence);
         if (_convicting == 0 || keccak256(evidence) != _convicting) revert NoSuchProof(bytes4(evidence));
         return abi.decode(evidence, (address, uint64, bytes32));
-    }
-
-    /// @dev To an account's credit in the Bank. What a token takes on top would be taken of other disputes' bonds.
-    function _pay(address account, uint96 amount) private {
-        if (ASSET == address(0)) {
-            BANK.credit{value: amount}(account, amount);
-            return;
-        }
-        uint256 before = _held();
-        IERC20(ASSET).forceApprove(address(BANK), amount);
-        BANK.credit(account, amount);
-        uint256 taken = Math.saturatingSub(before, _held());
-        if (taken > amount) revert IBank.TokenTookMore(taken, amount);
-    }
-
-    function _held() private view returns (uint256) {
-        return ASSET == address(0) ? address(this).balance : IERC20(ASSET).balanceOf(address(this));
     }
 
     // ------------------------------------------------------------------------------------------------------- helpers

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ExecutionClass, ModelDescriptor, Result, SignedOrder} from "../market/interfaces/MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor} from "../market/interfaces/MarketTypes.sol";
+import {Result, SignedOrder} from "../market/interfaces/Signed.sol";
 import {ShownRow} from "../market/interfaces/IProofs.sol";
 import {Matter} from "./ISteps.sol";
 

@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {ShownRequest, ShownToken} from "../market/interfaces/IProofs.sol";
-import {ExecutionClass, ModelDescriptor, Result, SignedOrder, VrfProof} from "../market/interfaces/MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor} from "../market/interfaces/MarketTypes.sol";
+import {Result, SignedOrder, VrfProof} from "../market/interfaces/Signed.sol";
 
 /// @notice What checks proofs over rows of so many columns: the outcome of a ceremony (docs/explanation/ceremony.md).
 struct ImprintKey {

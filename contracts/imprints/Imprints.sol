@@ -5,7 +5,6 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SSTORE2} from "solady/src/utils/SSTORE2.sol";
 import {Encoded} from "../libraries/Encoded.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
@@ -20,6 +19,7 @@ import {Parameters, PotKind} from "../market/interfaces/MarketTypes.sol";
 import {Fines} from "../market/libraries/Fines.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
+import {Passing} from "../market/libraries/Passing.sol";
 import {ShownAnswers} from "../market/libraries/ShownAnswers.sol";
 import {Groth16} from "./Groth16.sol";
 import {IImprints, ImprintKey, ImprintProof} from "./IImprints.sol";
@@ -93,18 +93,10 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
             BANK.credit{value: paid}(recipient, paid);
             return;
         }
-        paid = _withdraw(paid);
+        paid = Passing.withdrawn(BANK, ASSET, paid);
         if (paid == 0) return;
         IERC20(ASSET).forceApprove(address(BANK), paid);
         BANK.credit(recipient, paid);
-    }
-
-    /// @dev A token may keep a part of what the Bank pays: what arrives is passed on, and nothing that lay here before.
-    /// @return what arrived of `named`
-    function _withdraw(uint96 named) private returns (uint96) {
-        uint256 before = IERC20(ASSET).balanceOf(address(this));
-        BANK.withdraw(address(this));
-        return uint96(Math.min(named, Math.saturatingSub(IERC20(ASSET).balanceOf(address(this)), before)));
     }
 
     /// @inheritdoc IProver
@@ -128,12 +120,9 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @dev Bytes of the call of `beaten` with this proof.
     function _lengthOf(ImprintProof calldata proof) private pure returns (uint256) {
-        uint256 named = Encoded.padded(bytes(proof.executionClass.name).length)
-            + Encoded.padded(bytes(proof.model.architecture).length) + Encoded.padded(proof.request.head.length);
-        uint256 signed = Encoded.padded(proof.order.signature.length) + Encoded.padded(proof.signature.length)
-            + Encoded.padded(proof.draw.proof.length);
-        uint256 words = proof.draw.hints.length + proof.token.siblings.length + proof.siblings.length;
-        return EMPTY + named + signed + 32 * words;
+        uint256 signed = Encoded.padded(proof.request.head.length) + Encoded.padded(proof.signature.length);
+        uint256 words = proof.token.siblings.length + proof.siblings.length;
+        return EMPTY + ShownAnswers.lengthOf(proof.executionClass, proof.model, proof.draw) + signed + 32 * words;
     }
 
     // -------------------------------------------------------------------------------------------------------- the proof

@@ -6,7 +6,8 @@ import {Tabs} from "./Tabs.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {Claim, ClaimState, LeafKind, Movement, PotKind, Tab, Voucher, Work} from "./interfaces/MarketTypes.sol";
+import {Claim, ClaimState, LeafKind, Movement, PotKind, Tab, Voucher} from "./interfaces/MarketTypes.sol";
+import {Work} from "./interfaces/Signed.sol";
 import {Purse, Purses} from "./libraries/Purses.sol";
 import {SumTree} from "./libraries/SumTree.sol";
 

@@ -3,7 +3,9 @@ pragma solidity ^0.8.30;
 
 import {Agreement} from "../libraries/Agreement.sol";
 import {Hearings} from "./Hearings.sol";
-import {CaseKind, CaseState, Opinion, Outcome, Rules} from "./interfaces/MarketTypes.sol";
+import {Rules} from "./interfaces/MarketTypes.sol";
+import {CaseKind, CaseState, Outcome} from "./interfaces/Proceedings.sol";
+import {Opinion} from "./interfaces/Signed.sol";
 import {Head} from "./libraries/Reveals.sol";
 
 /// @title Who agrees with whom: the largest cluster of what was shown, and what it says (VeriLLM, Appendix E)

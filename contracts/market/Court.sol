@@ -9,24 +9,13 @@ import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IDocket} from "./interfaces/IDocket.sol";
 import {Finding, IJudgement} from "./interfaces/IJudgement.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Draw,
-    NodeReveal,
-    Outcome,
-    Parameters,
-    PotKind,
-    Result,
-    SignedOrder,
-    Verdict,
-    VrfProof
-} from "./interfaces/MarketTypes.sol";
+import {Parameters, PotKind} from "./interfaces/MarketTypes.sol";
+import {CaseKind, CasePhase, CaseState, NodeReveal, Outcome} from "./interfaces/Proceedings.sol";
+import {Draw, Result, SignedOrder, Verdict, VrfProof} from "./interfaces/Signed.sol";
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
-import {Signatures} from "./libraries/Signatures.sol";
+import {ReviewCommitments} from "./libraries/ReviewCommitments.sol";
 import {States} from "./libraries/States.sol";
 import {Windows} from "./libraries/Windows.sol";
 
@@ -168,64 +157,14 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes memory drawn = DOCKET.handOn(IDocket.drawReviewers.selector, 0);
         (address[] memory reviewers, bytes memory seats) = _readDrawn(drawn);
         if (commitments.length != reviewers.length) revert WrongCount(commitments.length, reviewers.length);
-        _requireSigned(caseId, given.round, reviewers, commitments, signatures);
+        bytes32 domain = Messages.separator(address(BANK));
+        ReviewCommitments.requireSigned(domain, caseId, given.round, reviewers, commitments, signatures);
         state.setReviewers(reviewers, seats);
         state.setCommitments(commitments);
         state.set(States.COMMITTER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Committed);
         _announceDrawn(caseId, address(0), given.round, drawn);
         emit ReviewsCommitted(caseId, msg.sender, commitments);
-    }
-
-    /// @dev All of them, each by its reviewer.
-    function _requireSigned(
-        bytes32 caseId,
-        uint8 round,
-        address[] memory reviewers,
-        bytes32[] calldata commitments,
-        bytes calldata signatures
-    ) private view {
-        uint256 count = commitments.length;
-        if (signatures.length != Signatures.BYTES * count) {
-            revert WrongCount(signatures.length, Signatures.BYTES * count);
-        }
-        uint256 word = _word(Messages.separator(address(BANK)), Messages.hearing(caseId, round));
-        (uint256 place, address signer) = _signedUpTo(word, reviewers, commitments, signatures);
-        if (place == count) return;
-        if (commitments[place] == 0) revert ZeroCommitment(caseId);
-        revert WrongSigner(place, signer, reviewers[place]);
-    }
-
-    /// @dev The first place whose commitment is zero or signed by somebody else than its reviewer, and by whom; their
-    ///      number if there is none. There are as many of each. As Signatures.signerAt and `_digest` for each of them.
-    /// @param word where a ReviewCommitment is made
-    function _signedUpTo(
-        uint256 word,
-        address[] memory reviewers,
-        bytes32[] calldata commitments,
-        bytes calldata signatures
-    ) private view returns (uint256 place, address signer) {
-        assembly ("memory-safe") {
-            let free := mload(0x40)
-            let position := signatures.offset
-            for { } lt(place, commitments.length) { place := add(place, 1) } {
-                let commitment := calldataload(add(commitments.offset, shl(5, place)))
-                if iszero(commitment) { break }
-                mstore(add(word, 0x40), commitment)
-                mstore(add(word, 0x82), keccak256(word, 0x60))
-                mstore(free, keccak256(add(word, 0x60), 0x42))
-                mstore(add(free, 0x20), byte(0, calldataload(add(position, 0x40))))
-                calldatacopy(add(free, 0x40), position, 0x40)
-                mstore(0, 0)
-                // The other s of a signature is refused; of an invalid one the precompile says nothing: nobody's.
-                if lt(mload(add(free, 0x60)), 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a1) {
-                    pop(staticcall(gas(), 1, free, 0x80, 0, 0x20))
-                }
-                signer := mload(0)
-                if iszero(eq(signer, mload(add(reviewers, shl(5, add(place, 1)))))) { break }
-                position := add(position, 65)
-            }
-        }
     }
 
     /// @dev abi.decode without copies and checks: the Docket is one of our own.
@@ -277,8 +216,17 @@ contract Court is ICourt, ReentrancyGuardTransient {
         uint256 count = given.reviewers.length;
         if (commitments.length != count) revert WrongCount(commitments.length, count);
         States.Copy memory state = _load(caseId, given, 32 * count);
-        bytes32[] memory united = _unite(caseId, given, commitments, signatures);
-        _requireEnough(given, united);
+        bytes32 hearing = Messages.hearing(caseId, given.round);
+        bytes32[] memory united = ReviewCommitments.united(
+            Messages.separator(address(BANK)),
+            hearing,
+            given.reviewers,
+            _marks[hearing],
+            _posts[hearing],
+            commitments,
+            signatures
+        );
+        ReviewCommitments.requireEnough(given, united, COMMIT_WINDOW);
         state.setCommitments(united);
         state.set(States.COMMITTER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Committed);
@@ -289,94 +237,6 @@ contract Court is ICourt, ReentrancyGuardTransient {
         if (given.phase != CasePhase.Drawn) revert WrongPhase(given.phase);
         uint256 lastBlock = given.phaseBlock + COMMIT_WINDOW;
         if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
-    }
-
-    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose
-    ///      reviewer has posted meanwhile is passed over, so that no post in the last moment spoils the call.
-    function _unite(
-        bytes32 caseId,
-        CaseState calldata given,
-        bytes32[] calldata commitments,
-        bytes calldata signatures
-    ) private view returns (bytes32[] memory united) {
-        bytes32 hearing = Messages.hearing(caseId, given.round);
-        uint256 word = _word(Messages.separator(address(BANK)), hearing);
-        uint256 marks = _marks[hearing];
-        address[] calldata reviewers = given.reviewers;
-        uint256 position = _position(signatures);
-        uint256 end = position + signatures.length;
-        united = commitments;
-        unchecked {
-            for (uint256 i = 0; i < united.length; ++i) {
-                // There are as many reviewers as commitments, and the state is the Court's own.
-                (address reviewer, bytes32 commitment) = (_at(reviewers, i), united[i]);
-                if (commitment != 0) position += Signatures.BYTES;
-                if (marks >> i & 1 != 0) {
-                    united[i] = _posts[hearing][reviewer];
-                } else if (commitment != 0) {
-                    address signer = Signatures.signerAt(_digest(word, commitment), position - Signatures.BYTES);
-                    if (signer != reviewer) {
-                        if (position > end) break;
-                        revert WrongSigner(i, signer, reviewer);
-                    }
-                }
-            }
-            if (position != end) revert WrongCount(signatures.length, position + signatures.length - end);
-        }
-    }
-
-    /// @dev Room for what a reviewer signs: where a ReviewCommitment without its commitment is in memory, and behind it
-    ///      what Messages.digest hashes.
-    function _word(bytes32 domain, bytes32 hearing) private pure returns (uint256 word) {
-        bytes32 typeHash = Messages.REVIEW_COMMITMENT_TYPE;
-        assembly ("memory-safe") {
-            word := mload(0x40)
-            mstore(0x40, add(word, 0xc0))
-            mstore(word, typeHash)
-            mstore(add(word, 0x20), hearing)
-            mstore(add(word, 0x60), shl(240, 0x1901))
-            mstore(add(word, 0x62), domain)
-        }
-    }
-
-    /// @dev Messages.digest of the ReviewCommitment in `word` with this commitment.
-    function _digest(uint256 word, bytes32 commitment) private pure returns (bytes32 digest) {
-        assembly ("memory-safe") {
-            mstore(add(word, 0x40), commitment)
-            mstore(add(word, 0x82), keccak256(word, 0x60))
-            digest := keccak256(add(word, 0x60), 0x42)
-        }
-    }
-
-    function _seatsAt(bytes calldata seats, uint256 i) private pure returns (uint256 count) {
-        assembly ("memory-safe") {
-            count := byte(0, calldataload(add(seats.offset, i)))
-        }
-    }
-
-    function _at(address[] calldata accounts, uint256 i) private pure returns (address account) {
-        assembly ("memory-safe") {
-            account := calldataload(add(accounts.offset, shl(5, i)))
-        }
-    }
-
-    /// @dev All seats, or after three quarters of the window more than half: with fewer there is no proper cluster.
-    function _requireEnough(CaseState calldata given, bytes32[] memory commitments) private view {
-        bytes calldata seats = given.seats;
-        uint256 all = 0;
-        uint256 committed = 0;
-        unchecked {
-            for (uint256 i = 0; i < commitments.length; ++i) {
-                // Of a state that is the Court's own.
-                uint256 count = _seatsAt(seats, i);
-                all += count;
-                if (commitments[i] != 0) committed += count;
-            }
-        }
-        if (committed == all) return;
-        if (2 * committed <= all) revert TooFewCommitments(committed, all);
-        uint256 firstBlock = given.phaseBlock + COMMIT_WINDOW * 3 / 4 + 1;
-        if (block.number < firstBlock) revert TooEarly(block.number, firstBlock);
     }
 
     /// @inheritdoc ICourt
@@ -537,12 +397,6 @@ contract Court is ICourt, ReentrancyGuardTransient {
         state.phase = phase;
         state.phaseBlock = uint40(block.number);
         _cases[caseId] = keccak256(abi.encode(state));
-    }
-
-    function _position(bytes calldata data) private pure returns (uint256 position) {
-        assembly ("memory-safe") {
-            position := data.offset
-        }
     }
 
     /// @dev Makes the movements that a reader drew up.

@@ -10,23 +10,9 @@ import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IDocket} from "./interfaces/IDocket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISummons} from "./interfaces/ISummons.sol";
-import {
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Draw,
-    Opinion,
-    Order,
-    Parameters,
-    PotKind,
-    Result,
-    Rules,
-    SignedOrder,
-    SummonsKind,
-    Tab,
-    Verdict,
-    VrfProof
-} from "./interfaces/MarketTypes.sol";
+import {Parameters, PotKind, Rules, Tab} from "./interfaces/MarketTypes.sol";
+import {CaseKind, CasePhase, CaseState, SummonsKind} from "./interfaces/Proceedings.sol";
+import {Draw, Opinion, Order, Result, SignedOrder, Verdict, VrfProof} from "./interfaces/Signed.sol";
 import {BlockHeader} from "./libraries/BlockHeader.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
 import {ClassRules} from "./libraries/ClassRules.sol";

@@ -7,23 +7,19 @@ import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IEvidence} from "./interfaces/IEvidence.sol";
 import {IProver} from "./interfaces/IProver.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
+import {DrawRequest, Parameters, Role, Rules, Tab} from "./interfaces/MarketTypes.sol";
+import {Fault} from "./interfaces/Proceedings.sol";
 import {
     Admission,
     Draw,
-    DrawRequest,
-    Fault,
     Order,
-    Parameters,
     Result,
-    Role,
     Row,
-    Rules,
     SignedOrder,
-    Tab,
     TraceCommitment,
     Verdict,
     VrfProof
-} from "./interfaces/MarketTypes.sol";
+} from "./interfaces/Signed.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Fines} from "./libraries/Fines.sol";
 import {Messages} from "./libraries/Messages.sol";

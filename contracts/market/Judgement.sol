@@ -4,17 +4,9 @@ pragma solidity ^0.8.30;
 import {Clusters} from "../libraries/Clusters.sol";
 import {Comparing} from "./Comparing.sol";
 import {Finding, IJudgement} from "./interfaces/IJudgement.sol";
-import {
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Fault,
-    NodeReveal,
-    Opinion,
-    Outcome,
-    PotKind,
-    Rules
-} from "./interfaces/MarketTypes.sol";
+import {PotKind, Rules} from "./interfaces/MarketTypes.sol";
+import {CaseKind, CasePhase, CaseState, Fault, NodeReveal, Outcome} from "./interfaces/Proceedings.sol";
+import {Opinion} from "./interfaces/Signed.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
 import {ClassRules} from "./libraries/ClassRules.sol";
 import {HandedOn} from "./libraries/HandedOn.sol";

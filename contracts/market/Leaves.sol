@@ -9,23 +9,9 @@ import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {CheckLeaf, ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISummons} from "./interfaces/ISummons.sol";
-import {
-    Draw,
-    LeafKind,
-    NodeReveal,
-    Opinion,
-    Order,
-    Parameters,
-    Promise,
-    Result,
-    Role,
-    Rules,
-    SignedOrder,
-    SummonsKind,
-    Tab,
-    Verdict,
-    Work
-} from "./interfaces/MarketTypes.sol";
+import {LeafKind, Parameters, Role, Rules, Tab} from "./interfaces/MarketTypes.sol";
+import {NodeReveal, SummonsKind} from "./interfaces/Proceedings.sol";
+import {Draw, Opinion, Order, Promise, Result, SignedOrder, Verdict, Work} from "./interfaces/Signed.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 import {Prices} from "./libraries/Prices.sol";

@@ -5,16 +5,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {Profile, ILens, Member} from "./interfaces/ILens.sol";
-import {
-    DrawRequest,
-    Entry,
-    Parameters,
-    PotKind,
-    Role,
-    Rules,
-    Segment,
-    TabState
-} from "./interfaces/MarketTypes.sol";
+import {DrawRequest, Entry, Parameters, PotKind, Role, Rules, Segment, TabState} from "./interfaces/MarketTypes.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {IWeights} from "./interfaces/IWeights.sol";
 import {Entries} from "./libraries/Entries.sol";

@@ -10,7 +10,8 @@ import {IDeployment} from "./interfaces/IDeployment.sol";
 import {IProofs, ShownRow, TokenProof} from "./interfaces/IProofs.sol";
 import {IProver} from "./interfaces/IProver.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {ExecutionClass, Result} from "./interfaces/MarketTypes.sol";
+import {ExecutionClass} from "./interfaces/MarketTypes.sol";
+import {Result} from "./interfaces/Signed.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 import {ShownAnswers} from "./libraries/ShownAnswers.sol";
@@ -61,16 +62,13 @@ contract Proofs is IProofs, IProver {
 
     /// @dev Bytes of the call of `wrongToken` with this proof.
     function _lengthOf(TokenProof calldata proof) private pure returns (uint256) {
-        uint256 named = Encoded.padded(bytes(proof.executionClass.name).length)
-            + Encoded.padded(bytes(proof.model.architecture).length) + Encoded.padded(bytes(proof.head.name).length)
-            + Encoded.padded(bytes(proof.head.dtype).length) + Encoded.padded(proof.request.head.length);
-        uint256 signed = Encoded.padded(proof.order.signature.length) + Encoded.padded(proof.signature.length)
-            + Encoded.padded(proof.draw.proof.length);
+        uint256 named = Encoded.padded(bytes(proof.head.name).length) + Encoded.padded(bytes(proof.head.dtype).length)
+            + Encoded.padded(proof.request.head.length) + Encoded.padded(proof.signature.length);
         uint256 rows = Encoded.padded(proof.state.row.length) + Encoded.padded(proof.claimed.row.length)
             + Encoded.padded(proof.better.row.length);
-        uint256 words = proof.draw.hints.length + proof.token.siblings.length + proof.state.later.length
+        uint256 words = proof.token.siblings.length + proof.state.later.length
             + proof.head.siblings.length + proof.claimed.siblings.length + proof.better.siblings.length;
-        return EMPTY + named + signed + rows + 32 * words;
+        return EMPTY + ShownAnswers.lengthOf(proof.executionClass, proof.model, proof.draw) + named + rows + 32 * words;
     }
 
     /// @inheritdoc IProofs

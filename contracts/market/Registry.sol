@@ -9,7 +9,6 @@ import {IRegistry} from "./interfaces/IRegistry.sol";
 import {
     Ask,
     Consent,
-    Fault,
     NodeRegistration,
     PotKind,
     Role,
@@ -17,6 +16,7 @@ import {
     SchedulerRegistration,
     Segment
 } from "./interfaces/MarketTypes.sol";
+import {Fault} from "./interfaces/Proceedings.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {PlainText} from "./libraries/PlainText.sol";
 import {Signatures} from "./libraries/Signatures.sol";

@@ -5,28 +5,13 @@ import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISummons} from "./interfaces/ISummons.sol";
-import {
-    Admission,
-    Draw,
-    DrawRequest,
-    Fault,
-    Opinion,
-    Parameters,
-    PotKind,
-    Promise,
-    Result,
-    Rules,
-    Signature,
-    SignedOrder,
-    SummonsKind,
-    SummonsState,
-    Tab,
-    Word,
-    Work
-} from "./interfaces/MarketTypes.sol";
+import {Parameters, PotKind, Rules, Tab} from "./interfaces/MarketTypes.sol";
+import {Fault, SummonsKind, SummonsState} from "./interfaces/Proceedings.sol";
+import {Admission, Draw, Opinion, Promise, Result, Signature, SignedOrder, Word, Work} from "./interfaces/Signed.sol";
 import {Fines} from "./libraries/Fines.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
+import {SummonedWork} from "./libraries/SummonedWork.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
 /// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* ->
@@ -116,18 +101,13 @@ contract Summons is ISummons {
         }
         bytes32 structHash = Messages.hashAt(Messages.DRAW_TYPE, position, 4);
         Orders.requireSigner(domain, structHash, drawSignature, order.scheduler);
-        _requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
+        SummonedWork.requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
         state.offenceBlock = draw.blockNumber;
         state.results = draw.results;
         state.named = draw.beta;
         state.secret = secret;
         _requireWithin(draw.blockNumber, uint256(draw.blockNumber) + LAG / 2);
         summonsId = _open(state);
-    }
-
-    function _requireHit(bytes32 drawHash, bytes32 secret, bytes32 beta, uint32 checkRate) private pure {
-        Orders.requireEqual(keccak256(abi.encode(secret)), drawHash);
-        if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
     function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder calldata order, uint8 segment)
@@ -156,7 +136,7 @@ contract Summons is ISummons {
         if (_summons[summonsId] != 0) revert AlreadySummoned(summonsId);
         state.deadline = uint40(block.number + WINDOW);
         state.deposit = _depositOf(_answerGas(state.kind));
-        _summons[summonsId] = _hash(state);
+        _summons[summonsId] = SummonedWork.hashOf(state);
         emit Summoned(summonsId, state.order, state.scheduler, state);
         _collect(summonsId, state.scheduler, state.deposit);
     }
@@ -175,7 +155,7 @@ contract Summons is ISummons {
     ) public {
         _requireLive(summonsId, state, SummonsKind.Results);
         _requireUntil(state.deadline);
-        bytes32 resultsHash = _admittedResults(state, nodes, results, signatures);
+        bytes32 resultsHash = SummonedWork.admittedResults(_domain(), state, nodes, results, signatures);
         Orders.requirePlace(draw.order, 0, state.order, 0);
         Orders.requireEqual(resultsHash, draw.results);
         Orders.requireSigner(_domain(), Messages.hash(draw), drawSignature, state.scheduler);
@@ -218,28 +198,7 @@ contract Summons is ISummons {
         }
     }
 
-    /// @dev Results by the nodes that the scheduler admitted.
-    function _admittedResults(
-        SummonsState memory state,
-        address[] memory nodes,
-        Result[] calldata results,
-        Signature[] calldata signatures
-    ) private view returns (bytes32) {
-        _requireNodes(state, nodes);
-        (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
-        for (uint256 s = 0; s < signers.length; ++s) {
-            if (signers[s] != nodes[s]) revert Orders.WrongSigner(signers[s], nodes[s]);
-        }
-        return Messages.resultsHash(hashes);
-    }
-
-    function _requireNodes(SummonsState memory state, address[] memory nodes) private pure {
-        Orders.requireEqual(Messages.nodesHash(nodes), state.named);
-    }
-
-    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that
-    ///      block has too few seats for this draw, which the scheduler could not know when it admitted the order.
+    /// @dev Nobody was silent before it was passed on.
     function _verifiers(
         bytes32 summonsId,
         SummonsState memory state,
@@ -247,27 +206,8 @@ contract Summons is ISummons {
         Signature[] calldata signatures,
         bytes memory hints
     ) private view returns (bool possible, address[] memory drawn, bytes32 result) {
-        (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
-        Orders.requireEqual(Messages.resultsHash(hashes), state.results);
-        result = hashes[state.segment];
-        bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
-        // Nobody was silent before it was passed on.
         address[] memory silent = state.extended ? _silent[summonsId] : new address[](0);
-        (possible, drawn) = _draw(
-            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, silent, hints)
-        );
-    }
-
-    function _draw(DrawRequest memory request) private view returns (bool possible, address[] memory drawn) {
-        try REGISTRY.draw(request) returns (address[] memory found) {
-            return (true, found);
-        } catch (bytes memory reason) {
-            if (bytes4(reason) == IRegistry.DrawExhausted.selector) return (false, drawn);
-            assembly ("memory-safe") {
-                revert(add(reason, 0x20), mload(reason))
-            }
-        }
+        return SummonedWork.verifiersOf(REGISTRY, _domain(), state, silent, results, signatures, hints);
     }
 
     // ---------------------------------------------------------------------------------------------------- passing on
@@ -283,7 +223,7 @@ contract Summons is ISummons {
     ) public payable {
         _requireLive(summonsId, state, SummonsKind.Results);
         if (state.extended) revert PassedOnTooOften(1);
-        _requireNodes(state, nodes);
+        SummonedWork.requireNodes(state, nodes);
         if (promised.segment >= nodes.length || nodes[promised.segment] != tab.payee) revert Orders.NotDrawn(tab.payee);
         _passOn(summonsId, state, tab, promised, signature, Work.Inference);
     }
@@ -325,7 +265,7 @@ contract Summons is ISummons {
         if (msg.sender != state.scheduler) revert NotPassedTo(msg.sender, state.scheduler);
         _requireUntil(state.deadline);
         if (state.passedTo != address(0)) revert AlreadyPassedOn(state.passedTo);
-        _requirePromise(state, tab, promised, signature, work);
+        SummonedWork.requirePromise(_domain(), state, tab, promised, signature, work);
         uint96 deposit = _depositOf(RESPONSE_GAS);
         _passDeposit[summonsId] = deposit;
         state.extended = true;
@@ -333,23 +273,6 @@ contract Summons is ISummons {
         _extend(summonsId, state);
         emit PassedOn(summonsId, tab.payee, state, promised, signature);
         _collect(summonsId, tab.payee, deposit);
-    }
-
-    /// @dev The promise is the scheduler's, to this node, for this order: the node knows what its work earns.
-    function _requirePromise(
-        SummonsState memory state,
-        Tab memory tab,
-        Promise memory promised,
-        bytes memory signature,
-        Work work
-    ) private view {
-        Orders.requireEqual(promised.tab, Messages.tabId(tab));
-        if (
-            promised.order != state.order || promised.work != uint8(work)
-                || promised.referenceBlock != state.referenceBlock
-        ) revert WrongPromise(promised.order, promised.segment, promised.work, promised.referenceBlock);
-        if (tab.key != state.scheduler) revert Orders.WrongSigner(tab.key, state.scheduler);
-        Orders.requireSigner(_domain(), Messages.hash(promised), signature, state.scheduler);
     }
 
     /// @inheritdoc ISummons
@@ -369,7 +292,7 @@ contract Summons is ISummons {
     /// @dev Another window for who must act now.
     function _extend(bytes32 summonsId, SummonsState memory state) private {
         state.deadline = uint40(block.number + WINDOW);
-        _summons[summonsId] = _hash(state);
+        _summons[summonsId] = SummonedWork.hashOf(state);
     }
 
     // ------------------------------------------------------------------------------------------------------- outcome
@@ -482,16 +405,9 @@ contract Summons is ISummons {
     // -------------------------------------------------------------------------------------------------------- checks
 
     function _requireLive(bytes32 summonsId, SummonsState memory state, SummonsKind kind) private view {
-        bytes32 given = _hash(state);
+        bytes32 given = SummonedWork.hashOf(state);
         if (_summons[summonsId] != given) revert SummonsMismatch(summonsId, _summons[summonsId], given);
         if (state.kind != kind) revert WrongKind(state.kind, kind);
-    }
-
-    /// @dev keccak256(abi.encode(state)): its 18 fields are a word each in memory, too.
-    function _hash(SummonsState memory state) private pure returns (bytes32 stateHash) {
-        assembly ("memory-safe") {
-            stateHash := keccak256(state, 0x240)
-        }
     }
 
     function _requireUntil(uint256 until) private view {
@@ -509,16 +425,6 @@ contract Summons is ISummons {
             if (list[i] == item) return true;
         }
         return false;
-    }
-
-    function _leafOf(SummonsState memory state) private pure returns (Orders.Leaf memory) {
-        return Orders.Leaf({
-            order: state.order,
-            executionClass: state.executionClass,
-            ends: state.ends,
-            referenceBlock: state.referenceBlock,
-            segment: state.segment
-        });
     }
 
     function _domain() private view returns (bytes32) {

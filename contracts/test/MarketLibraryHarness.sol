@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Ask, Rules, Tab, Voucher} from "../market/interfaces/MarketTypes.sol";
 import {
     Admission,
-    Ask,
     Draw,
     Inclusion,
     Order,
@@ -11,12 +11,9 @@ import {
     Result,
     ReviewCommitment,
     Row,
-    Rules,
-    Tab,
     TraceCommitment,
-    Verdict,
-    Voucher
-} from "../market/interfaces/MarketTypes.sol";
+    Verdict
+} from "../market/interfaces/Signed.sol";
 import {BlockHeader} from "../market/libraries/BlockHeader.sol";
 import {Economy} from "../market/libraries/Economy.sol";
 import {Messages} from "../market/libraries/Messages.sol";

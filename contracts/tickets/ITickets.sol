@@ -105,6 +105,8 @@ interface ITickets {
     /// @notice More tickets of an epoch and denomination were shown than sold: members made tickets out of nothing.
     error MoreSpentThanSold(uint64 epoch, uint8 denomination);
     error FeeAboveWorth(uint96 fee, uint96 price);
+    /// @notice Filling a tab took nearly all gas and did not end: with more of it the tab may take the money.
+    error Starved(uint256 left, uint256 given);
     error UnknownPurchase(bytes32 purchase);
     error NotLostYet(uint64 epoch, uint64 current);
     error NotInPurchase(bytes32 purchase, address ticket, uint16 index);

@@ -25,6 +25,9 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
     uint256 private constant MAXIMUM_DENOMINATIONS = 16;
     uint256 private constant MAXIMUM_COUNT = 256;
     uint256 private constant SIGNATURE_BYTES = 96;
+    /// @dev A tab that takes nothing leaves one in this many parts of the gas: fifteen calls within one another leave less
+    ///      where they run out of it.
+    uint256 private constant LEAST_LEFT = 4;
 
     bytes32 private constant KEYS_TYPE = keccak256("TicketKeys(uint64 epoch,bytes32 keys,bytes32 dealing)");
     bytes32 private constant SPENDING_TYPE = keccak256("TicketSpending(address payee,address tabKey,uint96 fee)");
@@ -298,9 +301,13 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
         _send(payer, amount);
         bool opened;
         if (amount != 0) {
+            uint256 given = gasleft();
             try ITicketPayer(payer).fill(spending.payee, amount, spending.consent) {
                 opened = true;
-            } catch {} // solhint-disable-line no-empty-blocks
+            } catch {
+                // Each call within keeps one in 64 parts of what it had: enough to go on as if the tab had said no.
+                if (gasleft() < given / LEAST_LEFT) revert Starved(gasleft(), given);
+            }
         }
         emit SpendingPaid(payer, spending.payee, spending.tabKey, amount, fees, opened);
     }

@@ -145,8 +145,11 @@ async def test_evidence_with_bytes_that_nobody_needs_convicts_nobody(scene: Impr
     accuser = anvil.keys[6]
     proof = await scene.prove(scene.scene.answer(Wording(forged=2, rank=9)), accuser.address)
     data = calls.evidence_of(proof, accuser.address)
-    with pytest.raises(ChainRejected, match="SurplusEvidence"):
-        await scene.send(calls.convict(data + bytes(32)), accuser, scene.contract)
+    signed = calls.evidence_of(replace(proof, order=replace(proof.order, signature=bytes(65))), accuser.address)
+    drawn = calls.evidence_of(replace(proof, draw=replace(proof.draw, proof=bytes(5_000))), accuser.address)
+    for longer in (data + bytes(32), signed, drawn):
+        with pytest.raises(ChainRejected, match="SurplusEvidence"):
+            await scene.send(calls.convict(longer), accuser, scene.contract)
     await scene.send(calls.convict(data), accuser, scene.contract)
 
 

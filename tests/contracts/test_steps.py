@@ -337,3 +337,156 @@ async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Chec
     forged = step_proof(layout, SeenTrace(trace), place, 1, shifted, checked.entered)
     with pytest.raises(ChainRejected):
         await checked.chain.read(step_calls.is_wrong(matter, shape, claim, word, forged))
+
+
+UNCHECKED: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"heads": 3}, {}),
+    ({"heads": 0}, {}),
+    ({"key_heads": 0}, {}),
+    ({"head_width": 7, "frequencies": bytes(14)}, {}),
+    ({"head_width": 0, "frequencies": b""}, {}),
+    ({"frequencies": bytes(4)}, {}),
+    ({"hidden": 8_200}, {"hidden": 8_200}),
+    ({"hidden": 16}, {}),
+    ({}, {"hidden": 16}),
+    ({"intermediate": 0}, {}),
+    ({"intermediate": 8_193}, {}),
+    ({"heads": 1_026, "key_heads": 2}, {}),
+    ({"activation": 2}, {}),
+    ({}, {"position": 8_192, "rows": 8_193}),
+    ({"heads": 64, "key_heads": 2}, {"position": 1_024, "rows": 1_025}),
+    ({}, {"layers": 3}),
+    ({}, {"layers": 1}),
+    ({}, {"end": 3}),
+    ({}, {"first": 2}),
+    ({}, {"first": 1, "end": 1}),
+)
+"""Layers and matters that no transaction checks, each for one reason."""
+
+
+async def test_what_one_transaction_does_not_check_is_no_matter(checked: Checked) -> None:
+    """Else an honest node could be asked for a trace that it cannot show, or whose word nobody can judge."""
+    matter, model = checked.matter, checked.layout.model
+
+    async def depth(layer: dict[str, Any], about: dict[str, Any], pattern: bytes = model.pattern) -> int:
+        changed_model = replace(model, kinds=tuple(replace(kind, **layer) for kind in model.kinds), pattern=pattern)
+        other = replace(matter, shape=changed_model.hash, **about)
+        return await checked.chain.read(step_calls.depth(other, changed_model.encoded))
+
+    assert await depth({}, {}) == checked.layout.depth
+    assert await depth({}, {"position": 8_191, "rows": 8_192}) == checked.layout.depth
+    assert await depth({"intermediate": 8_192}, {}) == checked.layout.depth
+    for layer, about in UNCHECKED:
+        with pytest.raises(ChainRejected, match="NotCheckable"):
+            await depth(layer, about)
+    with pytest.raises(ChainRejected, match="NotCheckable"):
+        await depth({}, {}, bytes([0, len(model.kinds)]))
+
+
+async def test_a_word_has_eight_numbers(checked: Checked) -> None:
+    tensor = checked.layout.tensor(1, Operation.QUERY)
+    word = TraceWord(tensor, 0, checked.trace.tensor(tensor).node(0, 0))
+    view = step_calls.concludes(checked.matter, checked.layout.model.encoded, checked.claim, word, 8, b"")
+    with pytest.raises(ChainRejected, match="WrongElement"):
+        await checked.chain.read(view)
+
+
+async def test_a_sum_of_as_many_terms_as_are_computed_at_once_has_no_parts(
+    anvil: Any, contract: Any, tmp_path: Path
+) -> None:
+    scene = LayerScene.make(tmp_path / "model", 1_024, **NARROW)
+    layout, trace = scene.layout(), scene.trace()
+    async with await Chain.connect(anvil.url, contract) as chain:
+        checked = Checked(chain, scene, layout, trace, SignedRows(trace.rows, scene.tokens))
+        tensor = layout.tensor(0, Operation.SUMS)
+        at = layout.position << layout.levels(tensor)[1]
+        value = trace.tensor(tensor).node(0, at)
+        assert not await checked.is_wrong(tensor, at, 0, value)
+        assert await checked.is_wrong(tensor, at, 0, changed(value, 0, Random(2)))
+        view = step_calls.concludes(
+            checked.matter, layout.model.encoded, checked.claim, TraceWord(tensor, at, Hash32(value)), 0, b""
+        )
+        assert await chain.read(view)
+
+
+async def test_each_number_of_a_wide_state_is_nudged_by_its_own_sign(anvil: Any, contract: Any, tmp_path: Path) -> None:
+    """A hash has 256 signs: the numbers behind them take those of another one."""
+    scene = LayerScene.make(tmp_path / "model", 2, hidden_size=544, num_hidden_layers=1)
+    layout = scene.layout()
+    plain, states = scene.trace(layout), scene.weights.embedded(scene.tokens)
+    nudged = segment_trace(layout, scene.weights.layer, states, scene.weights.norm, nudge=Nudge(ORDER, 2))
+    trace = DoubledTrace(plain, nudged)
+    async with await Chain.connect(anvil.url, contract) as chain:
+        signed = SignedRows(plain.rows, scene.tokens)
+        checked = Checked(chain, scene, trace.layout, trace, signed, nudge=2, moved=trace.most_moved)
+        tensor = trace.layout.tensor(0, Operation.INPUT, nudged=True)
+        across = trace.layout.levels(tensor)[1]
+        for word in (0, 31, 32, 67):
+            at = 1 << across | word
+            value = trace.tensor(tensor).node(0, at)
+            for number in range(8):
+                assert not await checked.is_wrong(tensor, at, number, value), (word, number)
+
+
+async def test_what_a_segment_reads_is_what_was_signed(checked: Checked) -> None:
+    """Else a true input would be called wrong by a token, or a row, of the accuser's own."""
+    layout, trace, scene = checked.layout, checked.trace, checked.scene
+    place, value = layout.place(0, 0, 3), trace.tensor(0).node(0, 0)
+    shown = checked.signed.shown(ORDER, 0)
+    others = (replace(shown, read=shown.read + 1), replace(shown, row=bytes(len(shown.row))), replace(shown, later=()))
+    for other in others:
+        step = step_proof(layout, SeenTrace(trace), place, 3, scene.weights.open, lambda _, other=other: other)
+        view = step_calls.is_wrong(checked.matter, layout.model.encoded, checked.claim, TraceWord(0, 0, value), step)
+        with pytest.raises(ChainRejected):
+            await checked.chain.read(view)
+
+
+async def test_a_later_segment_starts_from_no_other_rows(anvil: Any, contract: Any, tmp_path: Path) -> None:
+    scene = LayerScene.make(tmp_path / "model")
+    read = scene.trace(scene.layout(end=1)).rows
+    layout = scene.layout(first=1)
+    trace = segment_trace(layout, scene.weights.layer, read, scene.weights.norm)
+    async with await Chain.connect(anvil.url, contract) as chain:
+        given = SignedRows(read, scene.tokens)
+        checked = Checked(chain, scene, layout, trace, SignedRows(trace.rows, None), given)
+        forged, word = SignedRows(read + np.float32(1), scene.tokens), trace.tensor(0).node(0, 0)
+        assert not await checked.is_wrong(0, 0, 3, word)
+        step = step_proof(
+            layout, SeenTrace(trace), layout.place(0, 0, 3), 3, scene.weights.open,
+            lambda position: forged.shown(ORDER, position, 0),
+        )  # fmt: skip
+        view = step_calls.is_wrong(checked.matter, layout.model.encoded, checked.claim, TraceWord(0, 0, word), step)
+        with pytest.raises(ChainRejected):
+            await chain.read(view)
+
+
+async def test_only_the_row_that_was_signed_is_far_from_a_trace(checked: Checked) -> None:
+    layout, trace = checked.layout, checked.trace
+    shown = checked.signed.shown(ORDER, layout.position)
+    forged = np.frombuffer(shown.row, "<f4").copy()
+    forged[7] += 1
+    for other in (replace(shown, row=forged.tobytes()), replace(shown, row=shown.row + bytes(4))):
+        proof = row_proof(layout, SeenTrace(trace), 7, other)
+        with pytest.raises(ChainRejected):
+            await checked.chain.read(step_calls.is_far(checked.matter, layout.model.encoded, checked.claim, proof))
+
+
+async def test_a_nudge_that_leaves_no_number_says_nothing_of_rows(doubled: Checked) -> None:
+    """What it moves is not known then, and a row is not above it."""
+    trace, layout, scene = doubled.trace, doubled.layout, doubled.scene
+    assert isinstance(trace, DoubledTrace)
+    row = trace.plain.last_row.copy()
+    row[7] += np.float32(5)
+    rows = trace.plain.rows.copy()
+    rows[layout.position] = row
+    doubled.signed = SignedRows(rows, scene.tokens)
+    shown, states = doubled.signed.shown(ORDER, layout.position), scene.weights.embedded(scene.tokens)
+    for weight, far in ((1.0, True), (np.inf, False), (np.nan, False)):
+        norm = scene.weights.norm.copy()
+        norm[doubled.moved] *= np.float32(weight)
+        nudged = segment_trace(scene.layout(), scene.weights.layer, states, norm, nudge=Nudge(ORDER, 5))
+        other = DoubledTrace(trace.plain, nudged)
+        proof = row_proof(layout, SeenTrace(other), 7, shown, doubled.moved)
+        claim = TraceClaim(other.top.root, ORDER, doubled.nudge, doubled.moved)
+        view = step_calls.is_far(doubled.matter, layout.model.encoded, claim, proof)
+        assert await doubled.chain.read(view) is far, weight

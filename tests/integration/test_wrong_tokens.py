@@ -286,20 +286,6 @@ async def test_evidence_whose_offsets_lead_elsewhere_convicts_nobody_and_no_one_
             assert rejection.name == "AlreadyProven"
 
 
-async def test_a_proof_among_bytes_that_nobody_needs_convicts_nobody(trials: Trials) -> None:
-    """Evidence pays for each byte: a convict's own contract would make up zeros until they are all of its penalty."""
-    async with trials() as trial:
-        contracts = trial.scene.stage.market.contracts
-        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(contracts, b"")
-        data = read_call(Part.EVIDENCE, call.call.data).value("evidence")
-        gap = data[:4] + (0x40).to_bytes(32, "big") + bytes(32) + data[36:]
-        for longer in (data + bytes(1), data + bytes(32), data + bytes(50_000), gap):
-            rejection = (await trial.opener.courtroom.simulate(convict_by_proof(contracts, longer))).rejection
-            assert rejection is not None, "it convicts, and is paid for"
-            assert rejection.name == "SurplusEvidence"
-        await trial.opener.courtroom.send(convict_by_proof(contracts, data))
-
-
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
     trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:

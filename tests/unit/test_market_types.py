@@ -1,4 +1,4 @@
-"""The dataclasses of the market have the fields of MarketTypes.sol, in order, with its Solidity types."""
+"""The dataclasses of the market have the fields of the interfaces' structs, in order, with their Solidity types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from troth.protocol.market.messages import abi_type
 from troth.protocol.typed_data import camel_case
 
 INTERFACES = Path(__file__).parents[2] / "contracts" / "market" / "interfaces"
-SOURCE = re.sub(r"//[^\n]*", "", (INTERFACES / "MarketTypes.sol").read_text("utf-8"))
+FILES = ("MarketTypes.sol", "Signed.sol", "Proceedings.sol")
+SOURCE = re.sub(r"//[^\n]*", "", "".join((INTERFACES / name).read_text("utf-8") for name in FILES))
 STRUCTS = dict(re.findall(r"struct (\w+) \{(.*?)\}", SOURCE, re.DOTALL))
 ENUMS = {name: re.findall(r"\w+", body) for name, body in re.findall(r"enum (\w+) \{(.*?)\}", SOURCE, re.DOTALL)}
 OURS = {**vars(types), **vars(signed), **vars(proceedings)}

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    CasePhase,
-    CaseState,
-    Draw,
-    NodeReveal,
-    Outcome,
-    Result,
-    SignedOrder,
-    Verdict,
-    VrfProof
-} from "./MarketTypes.sol";
+import {CasePhase, CaseState, NodeReveal, Outcome} from "./Proceedings.sol";
+import {Draw, Result, SignedOrder, Verdict, VrfProof} from "./Signed.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
 /// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded

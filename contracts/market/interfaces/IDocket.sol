@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Draw,
-    Result,
-    SignedOrder,
-    Verdict,
-    VrfProof
-} from "./MarketTypes.sol";
+import {CaseKind, CasePhase, CaseState} from "./Proceedings.sol";
+import {Draw, Result, SignedOrder, Verdict, VrfProof} from "./Signed.sol";
 
 /// @title Reads what a case is opened with, and draws who reviews it and what they show; keeps nothing and moves
 ///        nothing

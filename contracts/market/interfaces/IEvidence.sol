@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Admission,
-    Draw,
-    Fault,
-    Result,
-    Role,
-    Row,
-    SignedOrder,
-    Tab,
-    TraceCommitment,
-    Verdict,
-    VrfProof
-} from "./MarketTypes.sol";
+import {Role, Tab} from "./MarketTypes.sol";
+import {Fault} from "./Proceedings.sol";
+import {Admission, Draw, Result, Row, SignedOrder, TraceCommitment, Verdict, VrfProof} from "./Signed.sol";
 
 /// @title What signatures prove by themselves: one-transaction convictions
 /// @notice Whoever holds the evidence acts alone. A conviction takes L of the convict's class (a scheduler: of the

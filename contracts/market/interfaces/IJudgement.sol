@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {CasePhase, CaseState, Fault, NodeReveal, Outcome} from "./MarketTypes.sol";
+import {CasePhase, CaseState, Fault, NodeReveal, Outcome} from "./Proceedings.sol";
 
 /// @notice What follows from the openings of a case, or from their absence.
 /// @param outcome None: no proper cluster in the first round

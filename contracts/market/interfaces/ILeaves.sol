@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Draw, LeafKind, NodeReveal, Result, Role, Tab, Verdict} from "./MarketTypes.sol";
+import {LeafKind, Role, Tab} from "./MarketTypes.sol";
+import {NodeReveal} from "./Proceedings.sol";
+import {Draw, Result, Verdict} from "./Signed.sol";
 
 /// @notice What is shown of a check.
 /// @param results struct hashes of all results, which the scheduler's draw names

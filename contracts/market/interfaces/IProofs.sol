@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {WeightsTree} from "../../libraries/WeightsTree.sol";
-import {ExecutionClass, ModelDescriptor, Result, SignedOrder, VrfProof} from "./MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor} from "./MarketTypes.sol";
+import {Result, SignedOrder, VrfProof} from "./Signed.sol";
 
 /// @notice What an order's request hash says of how tokens are chosen, without the prompt:
 ///         keccak256(tag ‖ head ‖ blind) is the request hash.

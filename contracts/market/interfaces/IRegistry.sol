@@ -5,13 +5,13 @@ import {
     Ask,
     DrawRequest,
     Entry,
-    Fault,
     NodeRegistration,
     Role,
     Rules,
     SchedulerRegistration,
     Segment
 } from "./MarketTypes.sol";
+import {Fault} from "./Proceedings.sol";
 
 /// @title Parties, asks, slices, groups and seats, at any past block
 /// @notice A change in block b counts for reference blocks from b on, and reference blocks lie in the past, so that the

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Admission,
-    Draw,
-    Promise,
-    Result,
-    Signature,
-    SignedOrder,
-    SummonsKind,
-    SummonsState,
-    Tab,
-    Word
-} from "./MarketTypes.sol";
+import {Tab} from "./MarketTypes.sol";
+import {SummonsKind, SummonsState} from "./Proceedings.sol";
+import {Admission, Draw, Promise, Result, Signature, SignedOrder, Word} from "./Signed.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
 /// @notice A summons is proven by the scheduler's own signature over the order's digest; the key's is not looked at and

@@ -2,7 +2,9 @@
 pragma solidity ^0.8.30;
 
 import {IBank} from "../interfaces/IBank.sol";
-import {CaseState, Opinion, PotKind} from "../interfaces/MarketTypes.sol";
+import {PotKind} from "../interfaces/MarketTypes.sol";
+import {CaseState} from "../interfaces/Proceedings.sol";
+import {Opinion} from "../interfaces/Signed.sol";
 
 /// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot
 ///        reaches

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Consent, Tab, TabConsent, Voucher} from "../interfaces/MarketTypes.sol";
+import {SummonsKind} from "../interfaces/Proceedings.sol";
 import {
     Admission,
-    Consent,
     Draw,
     Inclusion,
     Order,
@@ -11,13 +12,9 @@ import {
     Result,
     ReviewCommitment,
     Row,
-    SummonsKind,
-    Tab,
-    TabConsent,
     TraceCommitment,
-    Verdict,
-    Voucher
-} from "../interfaces/MarketTypes.sol";
+    Verdict
+} from "../interfaces/Signed.sol";
 
 /// @title What parties sign (EIP-712), and the hashes that are made of it
 /// @notice All messages are flat, so that hashStruct is keccak256(abi.encode(type hash, message)). The domain is that of

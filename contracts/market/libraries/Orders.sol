@@ -4,16 +4,8 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {
-    DrawRequest,
-    Opinion,
-    Result,
-    Signature,
-    SignedOrder,
-    Tab,
-    Verdict,
-    Word
-} from "../interfaces/MarketTypes.sol";
+import {DrawRequest, Tab} from "../interfaces/MarketTypes.sol";
+import {Opinion, Result, Signature, SignedOrder, Verdict, Word} from "../interfaces/Signed.sol";
 import {Messages} from "./Messages.sol";
 
 /// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was

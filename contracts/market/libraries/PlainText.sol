@@ -7,7 +7,8 @@ library PlainText {
     error TextNotPlain(uint256 length);
     error EndpointNotHttps(string endpoint);
 
-    uint256 private constant MAXIMUM_TEXT = 255;
+    /// @notice Bytes of the longest text.
+    uint256 internal constant MAXIMUM_TEXT = 255;
     bytes8 private constant SCHEME = "https://";
 
     /// @notice Refuses more than 255 bytes, and any that is not printable ASCII.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Ask, Order, Promise, Result, Rules} from "../interfaces/MarketTypes.sol";
+import {Ask, Rules} from "../interfaces/MarketTypes.sol";
+import {Order, Promise, Result} from "../interfaces/Signed.sol";
 
 /// @title What work costs, in one place
 /// @notice Prices are asset units per 10^9 positions; every sum is rounded up once, at its end, so that six decimals suffice.

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {EcVrf} from "../../libraries/EcVrf.sol";
+import {Encoded} from "../../libraries/Encoded.sol";
 import {WeightsTree} from "../../libraries/WeightsTree.sol";
 import {IProofs, ShownRequest, ShownToken} from "../interfaces/IProofs.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {Order, Result, VrfProof} from "../interfaces/MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor} from "../interfaces/MarketTypes.sol";
+import {Order, Result, VrfProof} from "../interfaces/Signed.sol";
 import {Messages} from "./Messages.sol";
 import {Orders} from "./Orders.sol";
+import {PlainText} from "./PlainText.sol";
 
 /// @title What proofs show of an answer alike: whose last segment it is, one of its tokens, and how tokens were to be chosen
 library ShownAnswers {
@@ -27,9 +31,24 @@ library ShownAnswers {
     bytes32 private constant NOISE_TAG = keccak256("troth/noise/1");
     /// @dev Version, class, most tokens, temperature, top_p.
     uint256 private constant TERMS = 45;
+    /// @dev A draw has one for each counter that was skipped, beside the fixed ones.
+    uint256 private constant MOST_HINTS = EcVrf.FIXED_HINTS + 255;
     bytes1 private constant PLAIN = 0x01;
     /// @dev top_k or min_p leaves tokens out.
     bytes1 private constant WITH_CUTS = 0x03;
+
+    /// @notice Bytes of what a proof shows of class, model and draw, and no more than these have: a class that nobody
+    ///         registered may have any text, a draw that no noise follows from any bytes. The signature of an order is
+    ///         nothing that a proof needs: nobody looks at it.
+    function lengthOf(ExecutionClass calldata class, ModelDescriptor calldata model, VrfProof calldata draw)
+        internal
+        pure
+        returns (uint256)
+    {
+        return Encoded.padded(Math.min(bytes(class.name).length, PlainText.MAXIMUM_TEXT))
+            + Encoded.padded(Math.min(bytes(model.architecture).length, PlainText.MAXIMUM_TEXT))
+            + Encoded.padded(Math.min(draw.proof.length, EcVrf.PROOF_BYTES)) + 32 * Math.min(draw.hints.length, MOST_HINTS);
+    }
 
     /// @notice Reverts unless the result is that of the order's last segment, which alone chooses tokens.
     /// @return segments of the order

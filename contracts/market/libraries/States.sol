@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {CasePhase, CaseState} from "../interfaces/MarketTypes.sol";
+import {CasePhase, CaseState} from "../interfaces/Proceedings.sol";
 
 /// @title A case's state as abi.encode writes it, taken from the calldata and changed in place
 /// @dev Nothing is decoded and encoded again. Only for states whose hash the Court knows: those have the one encoding.

@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {TileTree} from "../../libraries/TileTree.sol";
-import {Result, Rules} from "../interfaces/MarketTypes.sol";
+import {Rules} from "../interfaces/MarketTypes.sol";
+import {Result} from "../interfaces/Signed.sol";
 import {Prices} from "./Prices.sol";
 
 /// @title How long the trace of a result is

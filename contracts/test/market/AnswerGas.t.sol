@@ -3,19 +3,9 @@ pragma solidity ^0.8.30;
 
 import {IBank} from "../../market/interfaces/IBank.sol";
 import {CheckLeaf} from "../../market/interfaces/ILeaves.sol";
-import {
-    Claim,
-    ClaimState,
-    Fault,
-    LeafKind,
-    NodeReveal,
-    Opinion,
-    Promise,
-    Tab,
-    Verdict,
-    Voucher,
-    Work
-} from "../../market/interfaces/MarketTypes.sol";
+import {Claim, ClaimState, LeafKind, Tab, Voucher} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, NodeReveal} from "../../market/interfaces/Proceedings.sol";
+import {Opinion, Promise, Verdict, Work} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {EvidenceTest} from "./support/EvidenceTest.sol";
 import {SumTrees} from "./support/SumTrees.sol";

@@ -2,15 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
-import {
-    ClaimState,
-    LeafKind,
-    Opinion,
-    Parameters,
-    PotKind,
-    Tab,
-    Voucher
-} from "../../market/interfaces/MarketTypes.sol";
+import {ClaimState, LeafKind, Parameters, PotKind, Tab, Voucher} from "../../market/interfaces/MarketTypes.sol";
+import {Opinion} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {AttackMoney} from "./support/AttackMoney.sol";
 import {SumTrees} from "./support/SumTrees.sol";

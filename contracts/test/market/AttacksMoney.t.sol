@@ -8,13 +8,13 @@ import {ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {
     ClaimState,
     LeafKind,
-    Opinion,
     Parameters,
     Role,
     Tab,
     TabConsent,
     Voucher
 } from "../../market/interfaces/MarketTypes.sol";
+import {Opinion} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {AttackMoney} from "./support/AttackMoney.sol";
 

@@ -6,23 +6,18 @@ import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
+import {ClaimState, LeafKind, Tab, Voucher} from "../../market/interfaces/MarketTypes.sol";
+import {CaseKind, SummonsKind, SummonsState} from "../../market/interfaces/Proceedings.sol";
 import {
     Admission,
-    CaseKind,
-    ClaimState,
-    LeafKind,
     Opinion,
     Order,
     Promise,
     Result,
-    SummonsKind,
-    SummonsState,
-    Tab,
     TraceCommitment,
     Verdict,
-    Voucher,
     Work
-} from "../../market/interfaces/MarketTypes.sol";
+} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {AttackMoney} from "./support/AttackMoney.sol";
 

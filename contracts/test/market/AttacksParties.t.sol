@@ -9,7 +9,6 @@ import {
     Ask,
     DrawRequest,
     ExecutionClass,
-    Fault,
     NodeRegistration,
     Parameters,
     PotKind,
@@ -17,6 +16,7 @@ import {
     SchedulerRegistration,
     Segment
 } from "../../market/interfaces/MarketTypes.sol";
+import {Fault} from "../../market/interfaces/Proceedings.sol";
 import {Member} from "../../market/interfaces/ILens.sol";
 import {AttackStage} from "./support/AttackStage.sol";
 

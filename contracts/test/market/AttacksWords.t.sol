@@ -6,23 +6,9 @@ import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {IProofs} from "../../market/interfaces/IProofs.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {
-    Admission,
-    Draw,
-    Fault,
-    Opinion,
-    Order,
-    PotKind,
-    Promise,
-    Result,
-    Role,
-    Row,
-    SummonsKind,
-    SummonsState,
-    Tab,
-    Verdict,
-    Word
-} from "../../market/interfaces/MarketTypes.sol";
+import {PotKind, Role, Tab} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, SummonsKind, SummonsState} from "../../market/interfaces/Proceedings.sol";
+import {Admission, Draw, Opinion, Order, Promise, Result, Row, Verdict, Word} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {AttackStage} from "./support/AttackStage.sol";

@@ -4,13 +4,8 @@ pragma solidity ^0.8.30;
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {IJudgement} from "../../market/interfaces/IJudgement.sol";
-import {
-    CasePhase,
-    CaseState,
-    NodeReveal,
-    Outcome,
-    Rules
-} from "../../market/interfaces/MarketTypes.sol";
+import {Rules} from "../../market/interfaces/MarketTypes.sol";
+import {CasePhase, CaseState, NodeReveal, Outcome} from "../../market/interfaces/Proceedings.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Reveal, Reveals} from "../../market/libraries/Reveals.sol";
 import {Traces} from "../support/Traces.sol";

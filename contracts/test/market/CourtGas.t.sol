@@ -3,7 +3,8 @@ pragma solidity ^0.8.30;
 
 import {console} from "@uniswap/v4-core/lib/forge-std/src/console.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {CaseState, NodeReveal, Outcome, PotKind} from "../../market/interfaces/MarketTypes.sol";
+import {PotKind} from "../../market/interfaces/MarketTypes.sol";
+import {CaseState, NodeReveal, Outcome} from "../../market/interfaces/Proceedings.sol";
 import {Reveal} from "../../market/libraries/Reveals.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 

@@ -3,7 +3,9 @@ pragma solidity ^0.8.30;
 
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
-import {CaseKind, Order, Outcome, PotKind, Result, Rules, Verdict} from "../../market/interfaces/MarketTypes.sol";
+import {PotKind, Rules} from "../../market/interfaces/MarketTypes.sol";
+import {CaseKind, Outcome} from "../../market/interfaces/Proceedings.sol";
+import {Order, Result, Verdict} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {EcVrf} from "../../libraries/EcVrf.sol";
 import {BrokenKey} from "./support/BankMocks.sol";

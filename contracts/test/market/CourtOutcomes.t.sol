@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Fault, Outcome} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, Outcome} from "../../market/interfaces/Proceedings.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 
 /// @title Every outcome, and its money by hand

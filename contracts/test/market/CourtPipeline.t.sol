@@ -3,14 +3,9 @@ pragma solidity ^0.8.30;
 
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IJudgement} from "../../market/interfaces/IJudgement.sol";
-import {
-    Fault,
-    NodeReveal,
-    Order,
-    Outcome,
-    PotKind,
-    Result
-} from "../../market/interfaces/MarketTypes.sol";
+import {PotKind} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, NodeReveal, Outcome} from "../../market/interfaces/Proceedings.sol";
+import {Order, Result} from "../../market/interfaces/Signed.sol";
 import {Reveal} from "../../market/libraries/Reveals.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 

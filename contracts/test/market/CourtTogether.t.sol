@@ -5,7 +5,7 @@ import {TileTree} from "../../libraries/TileTree.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {IJudgement} from "../../market/interfaces/IJudgement.sol";
-import {CasePhase, CaseState, NodeReveal, Outcome} from "../../market/interfaces/MarketTypes.sol";
+import {CasePhase, CaseState, NodeReveal, Outcome} from "../../market/interfaces/Proceedings.sol";
 import {CaseGas} from "../../market/libraries/CaseGas.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {CourtTest} from "./support/CourtTest.sol";

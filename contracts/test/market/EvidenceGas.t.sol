@@ -3,18 +3,9 @@ pragma solidity ^0.8.30;
 
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {
-    Draw,
-    Opinion,
-    Promise,
-    Result,
-    Row,
-    SummonsKind,
-    SummonsState,
-    Tab,
-    VrfProof,
-    Work
-} from "../../market/interfaces/MarketTypes.sol";
+import {Tab} from "../../market/interfaces/MarketTypes.sol";
+import {SummonsKind, SummonsState} from "../../market/interfaces/Proceedings.sol";
+import {Draw, Opinion, Promise, Result, Row, VrfProof, Work} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {SummonsTest} from "./support/SummonsTest.sol";
 

@@ -4,16 +4,8 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
-import {
-    Fault,
-    Opinion,
-    Order,
-    Result,
-    Row,
-    SignedOrder,
-    TraceCommitment,
-    Verdict
-} from "../../market/interfaces/MarketTypes.sol";
+import {Fault} from "../../market/interfaces/Proceedings.sol";
+import {Opinion, Order, Result, Row, SignedOrder, TraceCommitment, Verdict} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {EvidenceTest} from "./support/EvidenceTest.sol";

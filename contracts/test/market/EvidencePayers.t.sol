@@ -5,7 +5,8 @@ import {IBank} from "../../market/interfaces/IBank.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {IProofs} from "../../market/interfaces/IProofs.sol";
 import {IProver} from "../../market/interfaces/IProver.sol";
-import {Fault, Parameters, Role, Tab} from "../../market/interfaces/MarketTypes.sol";
+import {Parameters, Role, Tab} from "../../market/interfaces/MarketTypes.sol";
+import {Fault} from "../../market/interfaces/Proceedings.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {EvidenceTest} from "./support/EvidenceTest.sol";
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Ask,
-    DrawRequest,
-    Entry,
-    Fault,
-    NodeRegistration,
-    Parameters,
-    Segment
-} from "../../market/interfaces/MarketTypes.sol";
+import {Ask, DrawRequest, Entry, NodeRegistration, Parameters, Segment} from "../../market/interfaces/MarketTypes.sol";
+import {Fault} from "../../market/interfaces/Proceedings.sol";
 import {MarketTest} from "./support/MarketTest.sol";
 
 /// @title Groups at any past block, against a model that keeps a copy of every block

@@ -4,19 +4,9 @@ pragma solidity ^0.8.30;
 import {IBank} from "../../market/interfaces/IBank.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {CheckLeaf, ILeaves} from "../../market/interfaces/ILeaves.sol";
-import {
-    Fault,
-    LeafKind,
-    NodeReveal,
-    Opinion,
-    Order,
-    Promise,
-    Result,
-    Rules,
-    Tab,
-    Verdict,
-    Work
-} from "../../market/interfaces/MarketTypes.sol";
+import {LeafKind, Rules, Tab} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, NodeReveal} from "../../market/interfaces/Proceedings.sol";
+import {Opinion, Order, Promise, Result, Verdict, Work} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {Prices} from "../../market/libraries/Prices.sol";

@@ -6,7 +6,6 @@ import {Profile, Member} from "../../market/interfaces/ILens.sol";
 import {
     Ask,
     Entry,
-    Fault,
     NodeRegistration,
     Parameters,
     PotKind,
@@ -14,6 +13,7 @@ import {
     SchedulerRegistration,
     Segment
 } from "../../market/interfaces/MarketTypes.sol";
+import {Fault} from "../../market/interfaces/Proceedings.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {PlainText} from "../../market/libraries/PlainText.sol";
 import {P256Prover} from "../support/P256Prover.sol";

@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {Opinion, Order, Promise, Tab, Verdict, Work} from "../../market/interfaces/MarketTypes.sol";
+import {Tab} from "../../market/interfaces/MarketTypes.sol";
+import {Opinion, Order, Promise, Verdict, Work} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {SummonsTest} from "./support/SummonsTest.sol";

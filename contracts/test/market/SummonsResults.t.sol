@@ -2,7 +2,9 @@
 pragma solidity ^0.8.30;
 
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {Promise, Result, SummonsKind, Tab, Work} from "../../market/interfaces/MarketTypes.sol";
+import {Tab} from "../../market/interfaces/MarketTypes.sol";
+import {SummonsKind} from "../../market/interfaces/Proceedings.sol";
+import {Promise, Result, Work} from "../../market/interfaces/Signed.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {SummonsTest} from "./support/SummonsTest.sol";

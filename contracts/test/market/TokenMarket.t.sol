@@ -4,13 +4,9 @@ pragma solidity ^0.8.30;
 import {IBank} from "../../market/interfaces/IBank.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
-import {
-    NodeRegistration,
-    Opinion,
-    Parameters,
-    PotKind,
-    SummonsKind
-} from "../../market/interfaces/MarketTypes.sol";
+import {NodeRegistration, Parameters, PotKind} from "../../market/interfaces/MarketTypes.sol";
+import {SummonsKind} from "../../market/interfaces/Proceedings.sol";
+import {Opinion} from "../../market/interfaces/Signed.sol";
 import {BadToken} from "./support/BankMocks.sol";
 import {SummonsTest} from "./support/SummonsTest.sol";
 

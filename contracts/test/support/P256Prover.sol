@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
-import {VrfProof} from "../../market/interfaces/MarketTypes.sol";
+import {VrfProof} from "../../market/interfaces/Signed.sol";
 
 /// @title Makes the VRF proofs that the contract's tests need, with its hints
 /// @dev The nonce is small and not that of RFC 6979, which no verifier can tell; it keeps the tests quick. Proofs by the

@@ -279,4 +279,18 @@ contract TicketsAttacksTest is TicketsTest {
         (done, sum) = address(0x0b).staticcall(bytes.concat(left, right));
         require(done, "no sum");
     }
+
+    /// @dev Whoever sees a call on its way may send it with so little gas that a tab seems to take nothing.
+    function test_ACallThatIsStarvedOfGasSpendsNoTicket() external {
+        buy(0, 1, 0, 1);
+        bank.weigh(400_000);
+        bytes memory sent = sentFor(0, 1, spending(0, 1, 0, 1, 0));
+        address payer = tickets.payerOf(tabKey);
+        bool spent;
+        for (uint256 gas_ = 500_000; !spent; gas_ += 1_000) {
+            (spent,) = address(tickets).call{gas: gas_}(sent);
+        }
+        assertEq(payer.balance, 0);
+        assertEq(bank.tabOf(keccak256(abi.encode(payer, payee, tabKey))).balance, 0.01 ether);
+    }
 }

@@ -62,4 +62,17 @@ contract TicketsTokensTest is TicketsTest {
         assertEq(token.balanceOf(tickets.payerOf(tabKey)), 0.00495 ether);
         assertEq(token.balanceOf(address(tickets)), 0.01 ether);
     }
+
+    /// @dev Of an ordinary token: what each call keeps back of its gas is enough to go on.
+    function test_ACallThatIsStarvedOfGasSpendsNoTicket() external {
+        buy(0, 1, 0, 1);
+        address payer = tickets.payerOf(tabKey);
+        bytes memory sent = sentFor(0, 1, spending(0, 1, 0, 1, 0));
+        bool spent;
+        for (uint256 gas_ = 300_000; !spent; gas_ += 100) {
+            (spent,) = address(tickets).call{gas: gas_}(sent);
+        }
+        assertEq(token.balanceOf(payer), 0);
+        assertEq(token.balanceOf(address(bank)), 0.01 ether);
+    }
 }

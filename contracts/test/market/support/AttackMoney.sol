@@ -2,17 +2,9 @@
 pragma solidity ^0.8.30;
 
 import {CheckLeaf} from "../../../market/interfaces/ILeaves.sol";
-import {
-    Claim,
-    ClaimState,
-    NodeReveal,
-    Opinion,
-    Promise,
-    Tab,
-    Verdict,
-    Voucher,
-    Work
-} from "../../../market/interfaces/MarketTypes.sol";
+import {Claim, ClaimState, Tab, Voucher} from "../../../market/interfaces/MarketTypes.sol";
+import {NodeReveal} from "../../../market/interfaces/Proceedings.sol";
+import {Opinion, Promise, Verdict, Work} from "../../../market/interfaces/Signed.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {AttackStage} from "./AttackStage.sol";
 import {SumTrees} from "./SumTrees.sol";

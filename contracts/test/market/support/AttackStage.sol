@@ -3,12 +3,10 @@ pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
+import {DrawRequest} from "../../../market/interfaces/MarketTypes.sol";
+import {CasePhase, CaseState, NodeReveal} from "../../../market/interfaces/Proceedings.sol";
 import {
-    CasePhase,
-    CaseState,
     Draw,
-    DrawRequest,
-    NodeReveal,
     Opinion,
     Order,
     Result,
@@ -16,7 +14,7 @@ import {
     SignedOrder,
     Verdict,
     VrfProof
-} from "../../../market/interfaces/MarketTypes.sol";
+} from "../../../market/interfaces/Signed.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {Reveal, Reveals} from "../../../market/libraries/Reveals.sol";
 import {MarketTest} from "./MarketTest.sol";

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Claim,
-    ClaimState,
-    Movement,
-    PotKind,
-    Tab,
-    TabState,
-    Voucher
-} from "../../../market/interfaces/MarketTypes.sol";
+import {Claim, ClaimState, Movement, PotKind, Tab, TabState, Voucher} from "../../../market/interfaces/MarketTypes.sol";
 import {BankTest} from "./BankTest.sol";
 
 /// @title Payers, payees and contracts that do what they may in any order; every argument is bounded to something that

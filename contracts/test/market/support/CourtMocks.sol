@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {
-    Ask,
-    DrawRequest,
-    Fault,
-    PotKind,
-    Rules,
-    SummonsKind,
-    TabState
-} from "../../../market/interfaces/MarketTypes.sol";
+import {Ask, DrawRequest, PotKind, Rules, TabState} from "../../../market/interfaces/MarketTypes.sol";
+import {Fault, SummonsKind} from "../../../market/interfaces/Proceedings.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 
 /// @title The hashes of past blocks, as EIP-2935 keeps them

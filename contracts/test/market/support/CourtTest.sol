@@ -5,24 +5,18 @@ import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {Contracts} from "../../../market/interfaces/IDeployment.sol";
+import {Parameters, PotKind, Rules, Tab} from "../../../market/interfaces/MarketTypes.sol";
+import {CasePhase, CaseState, NodeReveal, Outcome} from "../../../market/interfaces/Proceedings.sol";
 import {
-    CasePhase,
-    CaseState,
     Draw,
-    NodeReveal,
     Opinion,
     Order,
-    Outcome,
-    Parameters,
-    PotKind,
     Result,
     ReviewCommitment,
-    Rules,
     SignedOrder,
-    Tab,
     Verdict,
     VrfProof
-} from "../../../market/interfaces/MarketTypes.sol";
+} from "../../../market/interfaces/Signed.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {Reveal, Reveals} from "../../../market/libraries/Reveals.sol";
 import {P256Prover} from "../../support/P256Prover.sol";

@@ -2,20 +2,18 @@
 pragma solidity ^0.8.30;
 
 import {console} from "@uniswap/v4-core/lib/forge-std/src/console.sol";
+import {DrawRequest, PotKind, Tab} from "../../../market/interfaces/MarketTypes.sol";
 import {
     Admission,
     Draw,
-    DrawRequest,
     Opinion,
     Order,
-    PotKind,
     Promise,
     Result,
     SignedOrder,
-    Tab,
     Verdict,
     Work
-} from "../../../market/interfaces/MarketTypes.sol";
+} from "../../../market/interfaces/Signed.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {Orders} from "../../../market/libraries/Orders.sol";
 import {MarketTest} from "./MarketTest.sol";

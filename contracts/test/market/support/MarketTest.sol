@@ -11,30 +11,32 @@ import {ILeaves} from "../../../market/interfaces/ILeaves.sol";
 import {ILens} from "../../../market/interfaces/ILens.sol";
 import {ILog} from "../../../market/interfaces/ILog.sol";
 import {
-    Admission,
     Ask,
     Consent,
-    Draw,
     DrawRequest,
     ExecutionClass,
     ModelDescriptor,
     Movement,
     NodeRegistration,
-    Order,
     Parameters,
     PotKind,
-    Result,
     Rules,
     SchedulerRegistration,
     Segment,
+    Tab,
+    TabConsent
+} from "../../../market/interfaces/MarketTypes.sol";
+import {
+    Admission,
+    Draw,
+    Order,
+    Result,
     Signature,
     SignedOrder,
-    Tab,
-    TabConsent,
     Verdict,
     VrfProof,
     Word
-} from "../../../market/interfaces/MarketTypes.sol";
+} from "../../../market/interfaces/Signed.sol";
 import {IRegistry} from "../../../market/interfaces/IRegistry.sol";
 import {ISummons} from "../../../market/interfaces/ISummons.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";

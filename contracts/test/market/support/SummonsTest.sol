@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
-import {SummonsKind, SummonsState} from "../../../market/interfaces/MarketTypes.sol";
+import {SummonsKind, SummonsState} from "../../../market/interfaces/Proceedings.sol";
 import {ISummons} from "../../../market/interfaces/ISummons.sol";
 import {EvidenceTest} from "./EvidenceTest.sol";
 

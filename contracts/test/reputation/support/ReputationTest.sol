@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
-import {Role, VrfProof} from "../../../market/interfaces/MarketTypes.sol";
+import {Role} from "../../../market/interfaces/MarketTypes.sol";
+import {VrfProof} from "../../../market/interfaces/Signed.sol";
 import {ICommittee, Member} from "../../../overlay/ICommittee.sol";
 import {
     IReputation,

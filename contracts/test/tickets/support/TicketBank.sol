@@ -11,6 +11,8 @@ contract TicketBank {
     mapping(bytes32 tab => address) private _payers;
     mapping(bytes32 tab => address) private _payees;
     bool public refuses;
+    /// @notice Gas that filling a tab takes on top: a token may take as much as it likes.
+    uint256 public heavy;
 
     error Refused();
 
@@ -20,6 +22,10 @@ contract TicketBank {
 
     function refuse(bool all) external {
         refuses = all;
+    }
+
+    function weigh(uint256 gas_) external {
+        heavy = gas_;
     }
 
     function openTab(address payee, address key, uint96 amount, bytes calldata) external payable returns (bytes32 tab) {
@@ -46,6 +52,7 @@ contract TicketBank {
     }
 
     function _take(bytes32 tab, uint96 amount) private {
+        for (uint256 left = gasleft(); left - gasleft() < heavy;) {}
         if (refuses || (ASSET == address(0) && msg.value != amount)) revert Refused();
         if (ASSET != address(0)) IERC20(ASSET).transferFrom(msg.sender, address(this), amount);
         _tabs[tab].balance += amount;

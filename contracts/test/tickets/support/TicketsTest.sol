@@ -128,6 +128,12 @@ abstract contract TicketsTest is Test {
         return Purchase(buyer, epoch, denomination, count, root);
     }
 
+    function sentFor(uint64 epoch, uint8 denomination, Spending memory made) internal view returns (bytes memory) {
+        (TicketKey[] memory keys, Spending[] memory spendings) = (new TicketKey[](1), new Spending[](1));
+        (keys[0], spendings[0]) = (keyOf(epoch, denomination), made);
+        return abi.encodeCall(ITickets.spend, (keys, spendings));
+    }
+
     function spending(uint64 epoch, uint8 denomination, uint256 first, uint256 count, uint96 fee)
         internal
         view

@@ -2,7 +2,7 @@
 
 Read ``docs/reference/protocol.md`` first; it runs the whole protocol with these modules.
 
-Words             types      structs of MarketTypes.sol       messages     EIP-712 messages, ids, seeds, hashes
+Words             types      structs of the interfaces        messages     EIP-712 messages, ids, seeds, hashes
 Money             prices     what work costs                  tabs         vouchers and acknowledgement windows
                   claims     the Merkle-sum tree, objections  economy      what makes cheating lose
 A request         lottery    secrets, and whether they hit    draws        which seats are drawn

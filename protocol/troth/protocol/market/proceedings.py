@@ -1,4 +1,4 @@
-"""The court, summons and logs as MarketTypes.sol has them: what a case, a demand and an entry are."""
+"""The court, summons and logs as Proceedings.sol has them: what a case, a demand and an entry are."""
 
 from __future__ import annotations
 

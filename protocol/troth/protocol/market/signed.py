@@ -1,4 +1,4 @@
-"""What parties sign (EIP-712), as MarketTypes.sol has it: every message is flat, and signed as it stands here."""
+"""What parties sign (EIP-712), as Signed.sol has it: every message is flat, and signed as it stands here."""
 
 from __future__ import annotations
 
