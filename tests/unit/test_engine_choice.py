@@ -29,6 +29,7 @@ from troth.node.models.folder import open_folder
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32, Segment
 
+pytestmark = pytest.mark.torch
 EXACT = replace(rough_class(Hash32(bytes(32)), 1, f"tiny/vllm/{cpu_label()}", candidates=2), exact=True)
 SIZES = {"num_hidden_layers": 4, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 50}
 TOKENIZER = json.dumps({"model": {"type": "BPE", "vocab": {str(number): number for number in range(50)}}})
