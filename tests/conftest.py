@@ -232,8 +232,8 @@ def pytest_make_collect_report(
     was_there = "torch" in sys.modules
     report = yield
     if is_inner_loop(collector.config) and not was_there and "torch" in sys.modules:
-        report.outcome = "failed"
-        report.longrepr = "the inner loop imported torch: begin this file's pytestmark with pytest.mark.torch"
+        why = "the inner loop imported torch: begin this file's pytestmark with pytest.mark.torch"
+        return pytest.CollectReport(report.nodeid, "failed", why, result=[])
     return report
 
 
