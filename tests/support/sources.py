@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import tomllib
 from collections import defaultdict
@@ -129,6 +130,17 @@ def functions(source: Source) -> Iterator[tuple[str, int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min((one.lineno for one in node.decorator_list), default=node.lineno)
             yield node.name, first, (node.end_lineno or first) - first + 1
+
+
+ERROR = "TrothError"
+"""The base of all errors, and their format."""
+BUILTIN = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
+
+
+def is_error_base(node: ast.ClassDef) -> bool:
+    """Whether a public error stands on Python's own classes alone."""
+    bases = {ast.unparse(base) for base in node.bases}
+    return not node.name.startswith("_") and node.name != ERROR and bool(bases) and bases <= BUILTIN
 
 
 def only_for_tests() -> list[str]:

@@ -6,7 +6,18 @@ from __future__ import annotations
 import ast
 
 import pytest
-from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, only_for_tests, sources
+from support.sources import (
+    BESIDE,
+    PACKAGES,
+    Source,
+    circles,
+    class_places,
+    functions,
+    imports,
+    is_error_base,
+    only_for_tests,
+    sources,
+)
 
 pytestmark = pytest.mark.slow  # it reads and parses a quarter of a million lines
 
@@ -40,6 +51,17 @@ def test_no_module_is_longer_than_its_concept(everything: tuple[Source, ...]) ->
 
 def test_no_class_name_is_defined_twice() -> None:
     assert {name: where for name, where in class_places().items() if len(where) > 1} == {}
+
+
+def test_every_public_error_says_what_happened_and_what_to_do() -> None:
+    """Python's own classes say neither: whoever catches TrothError would let such an error through."""
+    found = [
+        f"{source.name}:{node.lineno} {node.name}"
+        for source in sources(*PACKAGES)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and is_error_base(node)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_no_pattern_of_a_message_lets_a_lines_end_through(everything: tuple[Source, ...]) -> None:
