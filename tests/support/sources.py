@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import tomllib
 from collections import defaultdict
@@ -31,6 +32,9 @@ FOR_OTHERS = {
     "imprints_creation": "an Imprints is deployed by hand, before the market whose prover it is",
 }
 """What stays in the wheel though only tests use it here, and why."""
+ERROR = "TrothError"
+"""The base of all errors, and their format."""
+BUILTIN = {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,12 @@ def _bound(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def is_error_base(node: ast.ClassDef) -> bool:
+    """Whether a public error stands on Python's own classes alone."""
+    bases = {ast.unparse(base) for base in node.bases}
+    return not node.name.startswith("_") and node.name != ERROR and bool(bases) and bases <= BUILTIN
 
 
 def only_for_tests() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,55 @@ def test_several_are_measured_one_after_another(
     with pytest.raises(SystemExit, match="2"):
         PROGRAM["main"]()
     assert "options are those of one benchmark" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "options"),
+    [
+        ("overlay cells", "overlay", ["cells"]),
+        ("overlay sida paths --json", "overlay", ["sida", "paths"]),
+        ("--json overlay cells", "overlay", ["cells"]),
+        ("forwarding costs --jobs 2", "forwarding", ["costs", "--jobs", "2"]),
+        ("forwarding simulation sizes ablation", "forwarding", ["simulation", "sizes", "ablation"]),
+        ("forwarding ablation", "forwarding", ["ablation"]),  # a part of it, though a benchmark is called so too
+        ("forwarding real --nodes 3", "forwarding", ["real", "--nodes", "3"]),
+        ("exact --scratch gas", "exact", ["--scratch", "gas"]),
+    ],
+)
+def test_parts_and_options_reach_their_benchmark(
+    given: str, name: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got: list[list[str]] = []
+
+    def measure(options: Sequence[str] = ()) -> list[Figure]:
+        got.append(list(options))
+        return []
+
+    monkeypatch.setattr(PROGRAM["module_of"](name), "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["scripts/bench", *given.split()])
+    assert PROGRAM["main"]() == 0
+    assert got == [options]
+    assert ("--json" in given) == capsys.readouterr().out.startswith("[]")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("gsa", "gsa is no benchmark: choose of ablation, "),
+        ("--jobs 2", "--jobs is no benchmark"),
+        ("--json", "name a benchmark: "),
+        ("gas crypt", "gas takes no options, not crypt"),
+        ("overlay tokens", "there is no part tokens"),
+        ("forwarding gates", "no such part: gates"),
+    ],
+)
+def test_what_is_no_benchmark_and_no_part_is_named(
+    given: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["scripts/bench", *given.split()])
+    with pytest.raises(SystemExit, match="2"):
+        PROGRAM["main"]()
+    assert said in capsys.readouterr().err
 
 
 def test_the_ratio_is_to_what_is_known_or_else_to_the_reach() -> None:

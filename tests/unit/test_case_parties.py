@@ -17,16 +17,17 @@ NOTHING: Any = None
 
 
 class Answering(ChannelParties):
-    """Parties whose other ends answer in pieces of ``piece``, each after a while."""
+    """Parties whose other ends answer in pieces of ``piece``, and say no more after ``answers`` of them."""
 
-    def __init__(self, piece: int, pause: float = 0.0) -> None:
+    def __init__(self, piece: int, answers: int = 100_000) -> None:
         super().__init__(NOTHING, NOTHING)
-        self.piece, self.pause, self.asked, self.sent = piece, pause, 0, 0
+        self.piece, self.answers, self.asked, self.sent = piece, answers, 0, 0
 
     async def _ask(self, party: Any, header: Any, payload: bytes, expected: Any) -> Any:
         self.asked += 1
         self.sent += len(payload)
-        await asyncio.sleep(self.pause)
+        if self.asked > self.answers:
+            await asyncio.Event().wait()
         match header:
             case Fetch():
                 return Fetched(len(DATA)), memoryview(DATA[header.start : header.start + self.piece])
@@ -60,8 +61,8 @@ async def test_a_holder_that_gives_a_byte_at_a_time_is_left_for_the_next_one() -
 async def test_a_holder_that_takes_longer_than_its_rows_may_is_left_for_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parties, "FETCH_SECONDS", 0.2)
-    slow = Answering(1_000, pause=0.15)
+    monkeypatch.setattr(parties, "FETCH_SECONDS", 0.5)
+    slow = Answering(1_000, answers=1)
     assert await fetched(slow) is None
     assert slow.asked == 2
 

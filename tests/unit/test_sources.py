@@ -14,6 +14,7 @@ from support.sources import (
     class_places,
     functions,
     imports,
+    is_error_base,
     late_constants,
     only_for_tests,
     sources,
@@ -63,6 +64,17 @@ def test_constants_stand_above_classes_and_functions() -> None:
 
 def test_no_class_name_is_defined_twice() -> None:
     assert {name: where for name, where in class_places().items() if len(where) > 1} == {}
+
+
+def test_every_public_error_says_what_happened_and_what_to_do() -> None:
+    """Python's own classes say neither: whoever catches TrothError would let such an error through."""
+    found = [
+        f"{source.name}:{node.lineno} {node.name}"
+        for source in sources(*PACKAGES)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and is_error_base(node)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_no_pattern_of_a_message_lets_a_lines_end_through(everything: tuple[Source, ...]) -> None:

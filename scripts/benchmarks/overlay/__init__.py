@@ -9,6 +9,7 @@ from benchmarks.figures import Figure
 from benchmarks.overlay import cells, paths, session, sida
 
 TABLES = {"sida": sida, "cells": cells, "session": session, "paths": paths}
+PARTS = tuple(TABLES)
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
+from troth.client.errors import ClientError
 from troth.client.orders.evidence import CheckWords, ServedOrder
 from troth.client.orders.session import PayerSession
 from troth.protocol import typed_data
@@ -23,21 +24,19 @@ from troth.protocol.types import Address
 CHECK_LINES = 1024
 
 
-class CheckLate(Exception):
+class CheckLate(ClientError):
     """The check did not come, or not whole; it can be summoned. ``away``: nobody answered who could refuse it."""
 
     def __init__(self, what: str, *, away: bool = False) -> None:
-        super().__init__(what)
-        self.what = what
+        super().__init__(what, None, "Summon the check: `troth client summon`.")
         self.away = away
 
 
-class CheckForged(Exception):
+class CheckForged(ClientError):
     """The scheduler leads the check otherwise than the rules do."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
+        super().__init__(what, None, "Order on no tab with that scheduler: the evidence is kept.")
 
 
 class CheckReading:

@@ -159,7 +159,7 @@ class OrderSettlement:
                 if await ask(calls):
                     return True
             _log.info("the node that the order entered at answers too little: its scheduler is asked")
-        except (*_FAILURES, CheckForged, CheckLate) as error:
+        except _FAILURES as error:
             # Nobody's lie yet: what a node changed or kept back, the scheduler itself may tell otherwise.
             _log.info("the check goes on at its scheduler, not at the entry %s: %s", node, what_happened(error))
         entrance.leave(order)
@@ -173,12 +173,12 @@ class OrderSettlement:
                 gathering = await self._gathered(seats)
         except TimeoutError as error:
             raise CheckLate(f"The check was not done within {CHECK_SECONDS:g} s") from error
-        except (ClientError, OverlayError) as error:
-            if isinstance(error, OrderContradicted):
-                raise
-            raise CheckLate(getattr(error, "what", str(error)), away=isinstance(error, _AWAY)) from error
         except CheckForged as error:
             raise self._contradiction(error.what) from error
+        except (CheckLate, OrderContradicted):
+            raise
+        except (ClientError, OverlayError) as error:
+            raise CheckLate(error.what, away=isinstance(error, _AWAY)) from error
         if not gathering.decided:
             raise CheckLate(gathering.lacking)
         return gathering.words(self._silent())

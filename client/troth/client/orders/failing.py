@@ -6,6 +6,8 @@ ClientError
 │   └── OrderUnseen    it names a block that this client's chain node has not shown: another scheduler is tried
 ├── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
 ├── AnswerChanged      what a node signed while it wrote is not what its scheduler tells: what was shown does not stand
+├── CheckLate          a check that was drawn did not come, or not whole
+├── CheckForged        a scheduler leads a check otherwise than the rules do: OrderContradicted follows
 ├── StateUnknown       the answer stands, and the state behind it was not shown
 └── EntryFailed        the node that an order entered at was silent or told what is not so: its scheduler is asked
 """
