@@ -42,7 +42,8 @@ class Copies:
     async def ask(self, copy: int, wish: Wish) -> OrderOutcome:
         first, self.stage.session = self.stage.session, self.sessions[copy]
         try:
-            return ended(await asked(self.stage, wish)).outcome
+            outcome: OrderOutcome = ended(await asked(self.stage, wish)).outcome
+            return outcome
         finally:
             self.stage.session = first
 
@@ -142,7 +143,7 @@ async def test_an_order_whose_number_another_copy_used_is_given_up_without_touch
 @pytest.mark.parametrize("longer", [False, True], ids=["as much", "more"])
 async def test_what_this_copy_paid_alone_is_paid_on_top_of_the_other_one_s_word(tmp_path: Path, longer: bool) -> None:
     """Both know an open order; one pays it, and is not heard, since the other one has ordered meanwhile."""
-    prompt = PROMPT * 4 if longer else PROMPT
+    prompt = PROMPT * 16 if longer else PROMPT
     async with copies(tmp_path, prompt) as two:
         first, second = two.sessions
         await two.ask(0, ALWAYS)

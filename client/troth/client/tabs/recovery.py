@@ -14,7 +14,7 @@ from typing import Protocol
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
-from troth.client.tabs.books import KEPT_VOUCHERS, OwnTab, TabBooks, behind, is_newer
+from troth.client.tabs.books import TabBooks, behind, is_newer
 from troth.client.tabs.errors import TabBehind
 from troth.client.tabs.keys import Keyring
 from troth.protocol.errors import ProtocolError
@@ -23,7 +23,6 @@ from troth.protocol.market.bodies import OpenOrder, Recovered, TabQuery
 from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
@@ -91,7 +90,7 @@ def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recove
         if word.tab != identifier:
             raise ProofError("The scheduler shows a word on another tab", word.tab, "Leave this scheduler.")
         orders = {number: messages.order_id(one.order.message, session.domain) for number, one in opened.items()}
-        if not is_newer(word, record.book) and not _of_another_copy(session, record, word, orders):
+        if not is_newer(word, record.book) and not _of_another_copy(session, identifier, orders):
             return False
         own = _own_orders(session.journal.unpaid(identifier))
         book = tabs.resume(word, (*own, *(one.order.message for one in opened.values())))
@@ -113,13 +112,9 @@ def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recove
     return True
 
 
-def _of_another_copy(session: RecoveringPayer, record: OwnTab, word: Voucher, orders: Mapping[int, Hash32]) -> bool:
-    """Whether this machine never signed a word, or not for these orders: then another copy of its folder did."""
-    unknown = [number for number, one in orders.items() if not _known(session, record.identifier, number, one)]
-    own = [one.message for one in session.books.vouchers(record.identifier)]
-    # Of a tab's own words the oldest are not kept: what is as old as they are may be one of them.
-    unsigned = word not in own and (len(own) < KEPT_VOUCHERS or word.sequence > own[0].sequence)
-    return bool(unknown) or unsigned
+def _of_another_copy(session: RecoveringPayer, tab: Hash32, orders: Mapping[int, Hash32]) -> bool:
+    """Whether this key signed an order that this machine never made: then another copy of its folder did."""
+    return any(_known(session, tab, number, one) is None for number, one in orders.items())
 
 
 def _known(session: RecoveringPayer, tab: Hash32, number: int, order: Hash32) -> OrderRecord | None:
