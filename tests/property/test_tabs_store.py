@@ -98,7 +98,6 @@ def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list
             assert is_newer(record.voucher.message, backup) == (record.book != backup)
             for signed in books.vouchers(identifier):
                 assert not is_newer(signed.message, record.book)
-                assert not books.resume(identifier, record.book, signed)
         assert books.record(identifier).book == record.book
         store.close()
 

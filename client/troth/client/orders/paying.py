@@ -21,6 +21,9 @@ from troth.protocol.market.lottery import secret_due
 def pay(session: PayerSession, entry: OrderRecord, amount: int) -> bool:
     """Acknowledge an order with ``amount``; False where it is paid already, or must wait for an older one."""
     record = session.books.record(entry.tab)
+    if session.journal.entry(entry.identifier).paid is not None:
+        # Its number may be another order's by now, of another copy of this folder.
+        return False
     if entry.sequence not in record.book.bounds:
         # A newer word, of another process or from before a backup was restored, has decided on it.
         session.journal.paid(entry.identifier, amount)

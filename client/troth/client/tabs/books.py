@@ -151,17 +151,10 @@ class TabBooks:
             record = self.record(identifier)
             return self._put(record, tabs.acknowledge(record.book, number, fee), key)
 
-    def resume(self, identifier: Hash32, book: PayerBook, voucher: Signed[Voucher]) -> bool:
-        """Go on from a newer word of this key than this machine has; False if its own is as new.
-
-        Whatever this machine knows stays paid: a word that would take anything back is not taken over.
-        """
+    def go_on(self, identifier: Hash32, book: PayerBook, voucher: Signed[Voucher]) -> None:
+        """Go on from another word of this key, which its scheduler has shown."""
         with self._store.writing():
-            record = self.record(identifier)
-            if not is_newer(voucher.message, record.book):
-                return False
-            self._write(record, book, voucher, delivered=True)
-        return True
+            self._write(self.record(identifier), book, voucher, delivered=True)
 
     def delivered(self, identifier: Hash32, voucher: Signed[Voucher]) -> None:
         """Note that the scheduler has a voucher."""

@@ -8,7 +8,7 @@ forbids to order at all until newer words are shown.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
@@ -24,7 +24,7 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 
 class RecoveringPayer(Protocol):
@@ -75,37 +75,71 @@ async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: Ma
 
 
 def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recovered) -> bool:
-    """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words."""
-    record = session.books.record(tab_context.identifier)
-    if shown.voucher is None or not is_newer(shown.voucher.message, record.book):
+    """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words.
+
+    Another copy of this folder may have gone on from a word that both knew. Its word stands then, and what this one has
+    paid since is paid on top of it. Nothing that this one has promised to pay is taken back.
+    """
+    if shown.voucher is None:
         return False
+    identifier = tab_context.identifier
+    record = session.books.record(identifier)
     try:
         word = shown.voucher.require(session.domain, record.tab.key)
         opened = {one.order.require(session.domain, record.tab.key).sequence: one for one in shown.orders}
-        own = _own_orders(session.journal.unpaid(tab_context.identifier))
+        if word.tab != identifier:
+            raise ProofError("The scheduler shows a word on another tab", word.tab, "Leave this scheduler.")
+        orders = {number: messages.order_id(one.order.message, session.domain) for number, one in opened.items()}
+        if not is_newer(word, record.book) and not _of_another_copy(session, identifier, orders):
+            return False
+        own = _own_orders(session.journal.unpaid(identifier))
         book = tabs.resume(word, (*own, *(one.order.message for one in opened.values())))
     except ProtocolError as error:
         raise ProofError(error.what, error.value, "Leave this scheduler: `troth client close` ends the tab.") from error
-    if word.tab != tab_context.identifier:
-        raise ProofError("The scheduler shows a word on another tab", word.tab, "Leave this scheduler.")
-    if not session.books.resume(tab_context.identifier, book, shown.voucher):
+    paid = _paid_here(session, identifier, {number: one for number, one in orders.items() if number in book.bounds})
+    if max(record.book.bounds, default=0) > word.sequence or book.spent + sum(paid.values()) < record.book.spent:
+        # The first: an order of this machine's is on its way; what becomes of it decides.
         return False
-    _forget(session, tab_context, word.sequence, set(book.bounds))
-    mine = {entry.identifier for entry in session.journal.unpaid(tab_context.identifier)}
-    for one in opened.values():
-        if one.order.message.sequence in book.bounds:
-            _note(session, one, mine)
+    with session.books.transaction():
+        session.books.go_on(identifier, book, shown.voucher)
+        for number, fee in sorted(paid.items()):
+            session.books.acknowledge(identifier, number, fee, session.keyring.key(record.tab.key))
+        _forget(session, tab_context, word.sequence, {number: orders.get(number) for number in book.bounds})
+        mine = {entry.identifier for entry in session.journal.unpaid(identifier)}
+        for number, one in opened.items():
+            if number in book.bounds and number not in paid:
+                _note(session, one, mine)
     return True
+
+
+def _of_another_copy(session: RecoveringPayer, tab: Hash32, orders: Mapping[int, Hash32]) -> bool:
+    """Whether this key signed an order that this machine never made: then another copy of its folder did."""
+    return any(_known(session, tab, number, one) is None for number, one in orders.items())
+
+
+def _known(session: RecoveringPayer, tab: Hash32, number: int, order: Hash32) -> OrderRecord | None:
+    return next((entry for entry in session.journal.of(tab, number) if entry.identifier == order), None)
+
+
+def _paid_here(session: RecoveringPayer, tab: Hash32, orders: Mapping[int, Hash32]) -> dict[int, int]:
+    """What this machine has paid for those of the orders that it knows, by number."""
+    known = {number: _known(session, tab, number, one) for number, one in orders.items()}
+    return {number: entry.paid for number, entry in known.items() if entry is not None and entry.paid is not None}
 
 
 def _own_orders(entries: Sequence[OrderRecord]) -> list[Order]:
     return [entry.submission.order.message for entry in entries if entry.submission is not None]
 
 
-def _forget(session: RecoveringPayer, tab_context: RecoveredTab, sequence: int, left: set[int]) -> None:
-    """Orders of the backup that newer words paid, or that were never admitted under their number."""
+def _forget(
+    session: RecoveringPayer, tab_context: RecoveredTab, sequence: int, left: Mapping[int, Hash32 | None]
+) -> None:
+    """Orders of this machine's that newer words paid, or that were never admitted under their number.
+
+    ``left``: the order behind each open number, None where the scheduler does not show it.
+    """
     for entry in session.journal.unpaid(tab_context.identifier):
-        if entry.sequence <= sequence and entry.sequence not in left:
+        if entry.sequence <= sequence and left.get(entry.sequence, ZERO_HASH) not in {None, entry.identifier}:
             failure = "paid, or given up, by a newer word than this machine had"
             session.journal.step(entry.identifier, failure=failure)
             session.journal.paid(entry.identifier, entry.fee or 0)
