@@ -6,11 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.market_logs import CONTRACTS
 
-from troth.chain.errors import ChainUnavailable
-from troth.node.earning.keeper import EarningKeeper
+from troth.chain.errors import ChainRejected, ChainUnavailable
+from troth.node.earning.keeper import PAUSE_BLOCKS, EarningKeeper
 from troth.node.orders import duties
 from troth.node.orders.duties import NodeDuties
+from troth.protocol.contract_errors import ContractError
+from troth.protocol.market.calls import build
+from troth.protocol.market.parts import Part
+from troth.protocol.types import Address
 
 NOTHING: Any = None
 BROKEN, WHOLE = b"\x01" * 32, b"\x02" * 32
@@ -55,11 +60,36 @@ async def test_what_fails_of_one_tab_keeps_no_other_waiting_and_is_told() -> Non
     assert keeper.done == [("defended", WHOLE), ("redeemed", b""), ("claimed", WHOLE)]
 
 
+async def test_vouchers_that_cannot_be_redeemed_keep_no_claim_waiting() -> None:
+    class Unredeemable(Keeper):
+        async def _redeem(self) -> None:
+            raise self.error
+
+    keeper = Unredeemable(KeyError("what nobody foresaw"))
+    with pytest.raises(KeyError):
+        await keeper.step()
+    assert keeper.done == [("defended", WHOLE), ("claimed", WHOLE)]
+
+
 async def test_a_chain_that_is_away_is_not_asked_for_every_tab() -> None:
     keeper = Keeper(ChainUnavailable("The node is away", "x", "Wait."))
     with pytest.raises(ChainUnavailable):
         await keeper.step()
     assert keeper.done == []
+
+
+async def test_a_call_that_is_refused_twice_is_left_alone_for_some_blocks_each_time() -> None:
+    chain, tried = SimpleNamespace(block=10), list[int]()
+
+    async def execute(_call: Any, _key: Any) -> Any:
+        tried.append(chain.block)
+        raise ChainRejected("settle", ContractError("TooEarly", {}, "Wait."))
+
+    tools: Any = SimpleNamespace(ledger=lambda: chain, key=None, wallet=SimpleNamespace(execute=execute))
+    keeper, call = EarningKeeper(tools), build(CONTRACTS, Part.LOG, "headOf", Address(CONTRACTS.bank))
+    for chain.block in range(10, 10 + 3 * PAUSE_BLOCKS):
+        await keeper._send(call)
+    assert tried == [10, 10 + PAUSE_BLOCKS, 10 + 2 * PAUSE_BLOCKS]
 
 
 async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
