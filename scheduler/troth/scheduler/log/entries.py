@@ -34,7 +34,7 @@ ENTRY_ORDERS = 1000
 NEWEST = 32
 """Numbers that GET /v1/log lists."""
 REORGANISED_BLOCKS = 12
-"""After so many an entry that a reorganisation took is posted again: before, the chain node may include it by itself."""
+"""After so many an entry that a reorganisation took is posted again: the chain node may include it by itself before."""
 
 
 @dataclass(slots=True)
