@@ -28,8 +28,8 @@ from troth.committee.bodies import body_of
 from troth.committee.epochs import LARGEST_FILE, EpochFile
 from troth.committee.errors import RequestRefused
 from troth.committee.missed import ADDED_UP, LISTED
-from troth.committee.places import Places
 from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
+from troth.committee.request_places import RequestPlaces
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32
@@ -98,7 +98,7 @@ class MemberCalls:
 def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembership]) -> APIRouter:
     """The routes; who is no member is refused before its body is read."""
     router = APIRouter(prefix="/v1/reputation")
-    places = {kind: Places(count) for kind, count in AT_ONCE.items()}
+    places = {kind: RequestPlaces(count) for kind, count in AT_ONCE.items()}
 
     @router.post("/proof")
     async def proof(request: Request) -> Response:

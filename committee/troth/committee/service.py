@@ -24,10 +24,10 @@ from troth.committee.admission import Posts
 from troth.committee.bodies import body_of
 from troth.committee.errors import CommitteeError, RequestRefused
 from troth.committee.member import Member
-from troth.committee.places import Places
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
+from troth.committee.request_places import RequestPlaces
 from troth.committee.ticket_service import TicketOffice, ticket_router
 from troth.committee.vouching import Vouching
 from troth.overlay.attestation.errors import AttestationError
@@ -68,7 +68,7 @@ def member_app(
         app.include_router(ticket_router(tickets, posts))
     app.include_router(_vouching_router(member, posts, vouching))
     _answer_errors(app)
-    leaders, everybody = Places(MEMBERS_AT_ONCE), Places(MEMBERS_AT_ONCE)
+    leaders, everybody = RequestPlaces(MEMBERS_AT_ONCE), RequestPlaces(MEMBERS_AT_ONCE)
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
@@ -135,7 +135,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 def _vouching_router(member: Member, posts: Posts, vouching: Vouching) -> APIRouter:
-    router, machines = APIRouter(), Places(MACHINES_AT_ONCE)
+    router, machines = APIRouter(), RequestPlaces(MACHINES_AT_ONCE)
 
     @router.get(NONCE_PATH)
     async def nonce(request: Request) -> Response:

@@ -26,8 +26,8 @@ from troth.chain.adapter import Chain
 from troth.committee.admission import Posts
 from troth.committee.bodies import body_of
 from troth.committee.errors import Full, RequestRefused, TicketsRefused
-from troth.committee.places import Places
 from troth.committee.rating_requests import announced_by_member
+from troth.committee.request_places import RequestPlaces
 from troth.committee.requests import Announced, host_of, require_body
 from troth.committee.ticket_keys import DealtShares, KeyProposal, MemberShare, TicketKeyMember, decode_body
 from troth.overlay.directory.listing import CommitteeMembership
@@ -106,7 +106,7 @@ def _parts(points: tuple[bytes, ...], share: int) -> bytes:
 def ticket_router(office: TicketOffice, posts: Posts) -> APIRouter:
     """The routes; who is no member is refused before a dealing or proposal is read."""
     router = APIRouter(prefix="/v1/tickets")
-    places = Places(BODIES_AT_ONCE)
+    places = RequestPlaces(BODIES_AT_ONCE)
     _member_routes(router, office)
 
     @router.get("/keys/{epoch}")

@@ -11,7 +11,7 @@ from fastapi import Request
 from troth.committee.requests import host_of
 
 
-class Places:
+class RequestPlaces:
     """So many requests at once, of one address at most half of them, so that a slow sender leaves room for others."""
 
     def __init__(self, count: int) -> None:
