@@ -18,7 +18,7 @@ from troth.cases.evidence import Evidence
 from troth.cases.foreseeing import foreseen
 from troth.cases.gathering import holders_of
 from troth.cases.reviewing import Reviewer
-from troth.cases.sharing import FetchedRows
+from troth.cases.sharing import RowsInPieces
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import CasePhase, CaseState
@@ -68,7 +68,7 @@ class CaseContext:
     defender: Defender | None = None
     holdings: Holdings | None = None
     courtroom: Courtroom | None = None
-    _rows: FetchedRows = field(default_factory=FetchedRows)
+    _rows: RowsInPieces = field(default_factory=RowsInPieces)
 
     def server(self, operator: Operator) -> ChannelServer:
         """The channel to mount beside that for work."""

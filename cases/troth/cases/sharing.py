@@ -13,7 +13,7 @@ KEPT_SECONDS = 10.0
 ReadRows = Callable[[Hash32, int], Awaitable[bytes | None]]
 
 
-class FetchedRows:
+class RowsInPieces:
     """The rows of one segment at a time: reviewers of a case ask for the same ones at the same time."""
 
     def __init__(self) -> None:
