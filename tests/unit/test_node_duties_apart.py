@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,3 +122,31 @@ async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monk
     with pytest.raises(KeyError):
         await looking.answer_summons()
     assert (sent, looking.responded) == ([WHOLE], 1)
+
+
+async def test_summons_that_are_passed_on_together_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window has 20 blocks: of thirty that are answered a block after the other ten would be silence."""
+    names = [bytes([number]) * 32 for number in range(30)]
+    sent, block = list[bytes](), asyncio.Event()
+
+    async def write(job: Any) -> Any:
+        return job()
+
+    async def execute(call: bytes, _key: Any) -> Any:
+        sent.append(call)
+        if len(sent) == len(names):
+            block.set()  # all of them are in one block
+        await asyncio.wait_for(block.wait(), 1)
+        return SimpleNamespace(block=7)
+
+    async def reached(_block: int) -> None:
+        pass
+
+    monkeypatch.setattr(duties, "passed_to", lambda *_: tuple((one, SimpleNamespace(order=one)) for one in names))
+    monkeypatch.setattr(duties, "response", lambda summons_id, *_: summons_id)
+    ground, stores = SimpleNamespace(state=None, block=1), SimpleNamespace(words=None)
+    context: Any = SimpleNamespace(ground=ground, me=None, stores=stores, write=write)
+    wallet: Any = SimpleNamespace(contracts=None, execute=execute)
+    looking = NodeDuties(context, wallet, NOTHING, NOTHING, reached)
+    await looking.answer_summons()
+    assert (sent, looking.responded) == (names, 30)  # those with the nearest deadline are sent first
