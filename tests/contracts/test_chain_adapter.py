@@ -26,6 +26,7 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
+from troth.chain.transactions import FEE_CAP_VARIABLE
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.events import Collected
 from troth.protocol.market.parts import Part
@@ -153,6 +154,55 @@ async def test_failed_send_burns_no_nonce(deployed: Any) -> None:
         await deployed.market.execute(withdraw(deployed.market, client.address), client)
     receipt = await deposit(deployed, client, 1)
     assert receipt.logs
+
+
+async def test_a_transaction_that_the_base_fee_outgrew_is_signed_again_with_higher_fees(
+    start_anvil: Callable[..., Any], parameters: Parameters
+) -> None:
+    """Under its nonce, so that it counts once: all later calls of its key would wait behind it, beyond deadlines."""
+    node = start_anvil()
+    market, _ = await deploy_market(node.url, parameters, node.keys[0])
+    sender = node.keys[1]
+    async with market:
+        node.rpc("evm_setAutomine", False)
+        stuck = await market.send(credit(market, sender.address, 1), sender)
+        behind = await market.send(credit(market, sender.address, 2), sender)
+        dear = 10 * int(node.rpc("eth_getTransactionByHash", "0x" + stuck.hex())["maxFeePerGas"], 16)
+        waiting = [asyncio.create_task(market.wait_for_receipt(one, timeout=SECONDS)) for one in (stuck, behind)]
+        async with asyncio.timeout(SECONDS):
+            while not all(one.done() for one in waiting):
+                node.rpc("anvil_setNextBlockBaseFeePerGas", hex(dear))
+                node.mine()
+                await asyncio.sleep(0.3)
+        assert not {one.result().transaction for one in waiting} & {stuck, behind}
+        assert await credit_of(market, sender) == 3
+
+
+async def test_no_more_than_the_cap_is_offered_for_a_transaction_that_waits(
+    start_anvil: Callable[..., Any], parameters: Parameters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start_anvil()
+    market, _ = await deploy_market(node.url, parameters, node.keys[0])
+    sender = node.keys[1]
+    async with market:
+        node.rpc("evm_setAutomine", False)
+        waits = await market.send(credit(market, sender.address, 1), sender)
+        offered = int(node.rpc("eth_getTransactionByHash", "0x" + waits.hex())["maxFeePerGas"], 16)
+        monkeypatch.setenv(FEE_CAP_VARIABLE, f"{2 * offered}wei")
+        node.rpc("anvil_setNextBlockBaseFeePerGas", hex(10 * offered))
+        node.mine()
+        with pytest.raises(TransactionTimeout):
+            await market.wait_for_receipt(waits, timeout=5)
+        # The base fee falls again, and the very transaction is mined.
+        node.rpc("anvil_setNextBlockBaseFeePerGas", hex(offered // 2))
+        node.mine()
+        waiting = asyncio.create_task(market.wait_for_receipt(waits, timeout=SECONDS))
+        async with asyncio.timeout(SECONDS):
+            while not waiting.done():
+                node.rpc("anvil_setNextBlockBaseFeePerGas", hex(offered // 2))
+                node.mine()
+                await asyncio.sleep(0.3)
+        assert waiting.result().transaction == waits
 
 
 async def test_receipt_timeout_keeps_the_transaction(start_anvil: Callable[..., Any], parameters: Parameters) -> None:

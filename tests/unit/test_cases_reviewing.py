@@ -15,7 +15,7 @@ from support.market_scene import DOMAIN, TAB, hash_of
 from support.reviewer_seat import NODE_SALT, REVIEWER, SCENE, Seat, true_states, whole
 from support.scripted_court import WINDOWS
 
-from troth.cases import calls, hearing
+from troth.cases import calls, hearing, sharing
 from troth.cases import evidence as files
 from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
@@ -258,6 +258,36 @@ async def test_only_reviewers_are_given_prompts(seat: Seat) -> None:
     assert case_context.authorise(REVIEWER)
     assert case_context.authorise(TAB.payer)
     assert not case_context.authorise(address(9))
+
+
+async def test_rows_are_read_once_for_all_their_pieces(seat: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a large model are half a gigabyte, and a piece has four megabytes."""
+    read = list[int]()
+
+    class Holdings:
+        async def evidence_of(self, order: Hash32) -> None:
+            return None
+
+        async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
+            read.append(segment)
+            await asyncio.sleep(0)
+            return b"r" * 100 if segment == 0 else None
+
+    monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.05)
+    case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), holdings=Holdings())
+
+    async def fetch(start: int, segment: int = 0) -> tuple[Any, bytes]:
+        return await case_context.handle(REVIEWER, Fetch(seat.court.case_id, "rows", segment, start), memoryview(b""))
+
+    found = await asyncio.gather(*(fetch(start) for start in (0, 30, 60, 90)))
+    assert [len(payload) for _, payload in found] == [100, 70, 40, 10]
+    assert read == [0]
+    assert (await fetch(0, 1))[0].size == 0
+    await fetch(0)
+    assert read == [0, 1, 0]
+    await asyncio.sleep(0.1)  # nobody asks any more: half a gigabyte is let go of
+    await fetch(0)
+    assert read == [0, 1, 0, 0]
 
 
 async def test_who_will_be_drawn_is_given_what_it_needs_and_nobody_else_is(tmp_path: Path) -> None:

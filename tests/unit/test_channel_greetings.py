@@ -1,11 +1,13 @@
-"""Greetings of a channel that come at once, without sockets."""
+"""Greetings and questions of a channel that come at once, and one that is closed while it connects, without sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from typing import Any
+from unittest.mock import AsyncMock
 
+import pytest
 from starlette.websockets import WebSocketDisconnect
 from support.lending import NODE, SCHEDULER
 from support.waiting import eventually
@@ -13,8 +15,10 @@ from support.waiting import eventually
 from troth.protocol.types import ZERO_HASH, Address
 from troth.protocol.wire import ORDER_REQUESTS, OrderReply, OrderRequest, Released, encode_frame
 from troth.protocol.wire_market import Dismiss
+from troth.transport.channel import Channel
 from troth.transport.channel_server import HELLO_HEADER, ChannelLimits, ChannelServer
 from troth.transport.envelope import EnvelopeKind, NonceSequence, seal
+from troth.transport.errors import ChannelUnavailable
 
 
 async def release(_sender: Address, _header: OrderRequest, _payload: memoryview) -> tuple[OrderReply, bytes]:
@@ -103,3 +107,51 @@ async def test_questions_that_come_at_once_are_no_more_in_flight_than_there_may_
     for socket in sockets:
         socket.gone.set()
     await asyncio.gather(*serving_all)
+
+
+async def test_who_asks_and_leaves_has_no_more_in_flight_than_who_stays() -> None:
+    under_way, may_answer, may_ask = 0, asyncio.Event(), asyncio.Event()
+
+    async def slowly(_sender: Address, _header: OrderRequest, _payload: memoryview) -> tuple[OrderReply, bytes]:
+        nonlocal under_way
+        under_way += 1
+        await may_answer.wait()
+        under_way -= 1
+        return Released(), b""
+
+    limits = ChannelLimits(in_flight_per_sender=2)
+    channels = ChannelServer(NODE, slowly, lambda _sender: True, limits=limits, requests=ORDER_REQUESTS)
+    nonces, most = NonceSequence(), 0
+    may_ask.set()
+    for _ in range(6):
+        socket: Any = AskingSocket(nonces, may_ask)
+        socket.gone.set()
+        await channels._accept(socket)
+        await asyncio.sleep(0.01)
+        most = max(most, under_way)
+    assert (most, channels.in_flight_of(SCHEDULER.address)) == (2, 2)
+    draining = asyncio.create_task(channels.drain())
+    await asyncio.sleep(0.01)
+    assert not draining.done()  # what was begun is answered first, though nobody is there to hear it
+    may_answer.set()
+    await asyncio.wait_for(draining, 1)
+    assert (under_way, channels.in_flight, channels.in_flight_of(SCHEDULER.address)) == (0, 0, 0)
+
+
+async def test_a_channel_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    connected, socket = asyncio.Event(), AsyncMock()
+
+    class Connecting(Channel):
+        async def _dial(self) -> Any:
+            await connected.wait()
+            return socket
+
+    channel = Connecting("https://localhost:1", ZERO_HASH, SCHEDULER, NODE.address)
+    opening = asyncio.create_task(channel.open())
+    await asyncio.sleep(0)
+    await channel.close()
+    connected.set()
+    with pytest.raises(ChannelUnavailable, match="closed"):
+        await opening
+    socket.close.assert_awaited_once()
+    assert not channel.connected

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.market_logs import CONTRACTS
 
-from troth.chain.errors import ChainUnavailable
-from troth.node.earning.keeper import EarningKeeper
+from troth.chain.errors import ChainRejected, ChainUnavailable
+from troth.node.earning.keeper import PAUSE_BLOCKS, EarningKeeper
 from troth.node.orders import duties
 from troth.node.orders.duties import NodeDuties
+from troth.protocol.contract_errors import ContractError
+from troth.protocol.market.calls import build
+from troth.protocol.market.parts import Part
+from troth.protocol.types import Address
 
 NOTHING: Any = None
 BROKEN, WHOLE = b"\x01" * 32, b"\x02" * 32
@@ -55,11 +61,36 @@ async def test_what_fails_of_one_tab_keeps_no_other_waiting_and_is_told() -> Non
     assert keeper.done == [("defended", WHOLE), ("redeemed", b""), ("claimed", WHOLE)]
 
 
+async def test_vouchers_that_cannot_be_redeemed_keep_no_claim_waiting() -> None:
+    class Unredeemable(Keeper):
+        async def _redeem(self) -> None:
+            raise self.error
+
+    keeper = Unredeemable(KeyError("what nobody foresaw"))
+    with pytest.raises(KeyError):
+        await keeper.step()
+    assert keeper.done == [("defended", WHOLE), ("claimed", WHOLE)]
+
+
 async def test_a_chain_that_is_away_is_not_asked_for_every_tab() -> None:
     keeper = Keeper(ChainUnavailable("The node is away", "x", "Wait."))
     with pytest.raises(ChainUnavailable):
         await keeper.step()
     assert keeper.done == []
+
+
+async def test_a_call_that_is_refused_twice_is_left_alone_for_some_blocks_each_time() -> None:
+    chain, tried = SimpleNamespace(block=10), list[int]()
+
+    async def execute(_call: Any, _key: Any) -> Any:
+        tried.append(chain.block)
+        raise ChainRejected("settle", ContractError("TooEarly", {}, "Wait."))
+
+    tools: Any = SimpleNamespace(ledger=lambda: chain, key=None, wallet=SimpleNamespace(execute=execute))
+    keeper, call = EarningKeeper(tools), build(CONTRACTS, Part.LOG, "headOf", Address(CONTRACTS.bank))
+    for chain.block in range(10, 10 + 3 * PAUSE_BLOCKS):
+        await keeper._send(call)
+    assert tried == [10, 10 + PAUSE_BLOCKS, 10 + 2 * PAUSE_BLOCKS]
 
 
 async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,3 +122,31 @@ async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monk
     with pytest.raises(KeyError):
         await looking.answer_summons()
     assert (sent, looking.responded) == ([WHOLE], 1)
+
+
+async def test_summons_that_are_passed_on_together_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window has 20 blocks: of thirty that are answered a block after the other ten would be silence."""
+    names = [bytes([number]) * 32 for number in range(30)]
+    sent, block = list[bytes](), asyncio.Event()
+
+    async def write(job: Any) -> Any:
+        return job()
+
+    async def execute(call: bytes, _key: Any) -> Any:
+        sent.append(call)
+        if len(sent) == len(names):
+            block.set()  # all of them are in one block
+        await asyncio.wait_for(block.wait(), 1)
+        return SimpleNamespace(block=7)
+
+    async def reached(_block: int) -> None:
+        pass
+
+    monkeypatch.setattr(duties, "passed_to", lambda *_: tuple((one, SimpleNamespace(order=one)) for one in names))
+    monkeypatch.setattr(duties, "response", lambda summons_id, *_: summons_id)
+    ground, stores = SimpleNamespace(state=None, block=1), SimpleNamespace(words=None)
+    context: Any = SimpleNamespace(ground=ground, me=None, stores=stores, write=write)
+    wallet: Any = SimpleNamespace(contracts=None, execute=execute)
+    looking = NodeDuties(context, wallet, NOTHING, NOTHING, reached)
+    await looking.answer_summons()
+    assert (sent, looking.responded) == (names, 30)  # those with the nearest deadline are sent first

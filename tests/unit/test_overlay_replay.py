@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,19 @@ def test_a_nonce_behind_the_window_is_refused_though_never_seen() -> None:
     window.accept(SENDER, nonce(6), 100, 100)
     with pytest.raises(Replayed):
         window.accept(SENDER, nonce(5), 100, 100)
+
+
+@pytest.mark.parametrize("highest", [2**36, 2**64 - 1])
+def test_a_number_far_behind_costs_no_memory(highest: int) -> None:
+    window = ReplayWindow(seconds=120)
+    window.accept(SENDER, nonce(highest), 100, 100)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Replayed):
+            window.accept(SENDER, nonce(1), 100, 100)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_sessions_are_independent_and_bounded() -> None:

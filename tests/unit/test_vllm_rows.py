@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from troth.node.engine.interface import SessionKey
 from troth.node.engine.vllm.blocks import block_name, block_names
 from troth.node.engine.vllm.row_board import RowBoard
 from troth.node.engine.vllm.row_frames import RowFrame, frame_from_bytes, frame_to_bytes
 from troth.node.engine.vllm.row_store import RowStore
+from troth.node.engine.vllm.sessions import EngineSessions
 from troth.node.engine.vllm.texts import EngineTexts
 from troth.node.errors import EngineError
 from troth.protocol.types import ZERO_HASH
@@ -212,3 +214,34 @@ async def test_a_text_that_is_broken_off_leaves_nothing_on_the_board() -> None:
     await unbegun.aclose()
     await asyncio.sleep(0.01)
     assert core.board._requests == {}
+
+
+async def test_who_waits_for_rows_that_nobody_sends_any_more_is_told() -> None:
+    board = RowBoard()
+    board.expect("a")
+    waiting = asyncio.create_task(board.rows("a", 0, 2))
+    await asyncio.sleep(0)
+    board.drop("a")
+    with pytest.raises(EngineError, match="ended"):
+        await asyncio.wait_for(waiting, 1)
+
+
+async def test_room_is_made_by_sessions_that_wait_for_nothing() -> None:
+    async def run(_name: str, inputs: Any, _words: Any) -> AsyncGenerator[None, None]:
+        async for _ in inputs:
+            yield None
+
+    names = iter("abcd")
+    core: Any = SimpleNamespace(board=RowBoard(), name=lambda: next(names), run=run, dead=asyncio.Event())
+    sessions = EngineSessions()
+    keys = [SessionKey(bytes([number]) * 32, 0, 0) for number in range(3)]
+    first = await sessions.text(keys[0], [1, 2, 3, 4], 0, core, 5)
+    second = await sessions.text(keys[1], [1, 2, 3, 4], 0, core, 5)
+    assert first.open  # its rows are still being computed
+    core.board.add([("a", 0, rows(0, 4))])
+    third = await sessions.text(keys[2], [1, 2], 0, core, 5)
+    assert not first.open
+    assert second.open
+    assert third.open
+    await sessions.close()
+    assert not second.open

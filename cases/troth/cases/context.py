@@ -7,7 +7,7 @@ the drawn reviewers of a live case alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from troth.cases import evidence as files
@@ -18,6 +18,7 @@ from troth.cases.evidence import Evidence
 from troth.cases.foreseeing import foreseen
 from troth.cases.gathering import holders_of
 from troth.cases.reviewing import Reviewer
+from troth.cases.sharing import RowsInPieces
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import CasePhase, CaseState
@@ -67,6 +68,7 @@ class CaseContext:
     defender: Defender | None = None
     holdings: Holdings | None = None
     courtroom: Courtroom | None = None
+    _rows: RowsInPieces = field(default_factory=RowsInPieces)
 
     def server(self, operator: Operator) -> ChannelServer:
         """The channel to mount beside that for work."""
@@ -152,7 +154,7 @@ class CaseContext:
             if evidence is not None:
                 return files.encode(evidence)
         if self.holdings is not None and material == "rows":
-            rows = await self.holdings.rows_of(order, segment)
+            rows = await self._rows.of(order, segment, self.holdings.rows_of)
             if rows is not None:
                 return rows
         if self.reviewer is None:

@@ -29,6 +29,7 @@ from troth.committee.epochs import LARGEST_FILE, EpochFile
 from troth.committee.errors import RequestRefused
 from troth.committee.missed import ADDED_UP, LISTED
 from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
+from troth.committee.request_places import RequestPlaces
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32
@@ -97,7 +98,7 @@ class MemberCalls:
 def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembership]) -> APIRouter:
     """The routes; who is no member is refused before its body is read."""
     router = APIRouter(prefix="/v1/reputation")
-    places = {kind: asyncio.Semaphore(count) for kind, count in AT_ONCE.items()}
+    places = {kind: RequestPlaces(count) for kind, count in AT_ONCE.items()}
 
     @router.post("/proof")
     async def proof(request: Request) -> Response:
@@ -107,13 +108,13 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
     @router.post("/openings")
     async def openings(request: Request) -> Response:
         announced = announced_by_member(HAND_OVER, request, membership())
-        async with places[HAND_OVER]:
+        async with places[HAND_OVER].of(request):
             return _octets(encode_message(await rater.hand_over(announced.sender, announced.slot)))
 
     @router.post("/proposals")
     async def proposals(request: Request) -> Response:
         announced = announced_by_member(REVIEW, request, membership())
-        async with places[REVIEW]:
+        async with places[REVIEW].of(request):
             proposal = decode_proposal_of_epoch(await _body(request, REVIEW, announced))
             if proposal.file.epoch != announced.slot:
                 raise RequestRefused("The proposal is of another epoch than its headers say", proposal.file.epoch)
@@ -130,7 +131,7 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
 
     async def named(kind: str, request: Request) -> Hash32:
         announced = announced_by_member(kind, request, membership())
-        async with places[kind]:
+        async with places[kind].of(request):
             body = await _body(request, kind, announced)
         if len(body) != 32:
             raise RequestRefused("A hash has 32 bytes", len(body))
@@ -139,7 +140,7 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
     @router.post("/signed")
     async def signed(request: Request) -> Response:
         announced = announced_by_member(SIGNED, request, membership())
-        async with places[SIGNED]:
+        async with places[SIGNED].of(request):
             body = await _body(request, SIGNED, announced)
             try:
                 file = msgspec.msgpack.decode(body, type=EpochFile)

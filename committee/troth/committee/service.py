@@ -15,8 +15,6 @@ GET  /livez, /readyz, /metrics
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import JSONResponse, Response
@@ -29,6 +27,7 @@ from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
+from troth.committee.request_places import RequestPlaces
 from troth.committee.ticket_service import TicketOffice, ticket_router
 from troth.committee.vouching import Vouching
 from troth.overlay.attestation.errors import AttestationError
@@ -48,8 +47,6 @@ from troth.transport.health import health_routes
 MEMBERS_AT_ONCE = 4
 """Bodies of members that are read and checked at once; each may have megabytes. Leader's requests have places of their
 own: another member that sends slowly cannot hold up a slot that is not its own."""
-
-
 MACHINES_AT_ONCE = 16
 """Bodies of evidence that are read at once, half a megabyte each at most."""
 
@@ -71,7 +68,7 @@ def member_app(
         app.include_router(ticket_router(tickets, posts))
     app.include_router(_vouching_router(member, posts, vouching))
     _answer_errors(app)
-    leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
+    leaders, everybody = RequestPlaces(MEMBERS_AT_ONCE), RequestPlaces(MEMBERS_AT_ONCE)
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
@@ -88,7 +85,7 @@ def member_app(
     @app.post("/v1/opinions")
     async def opinions(request: Request) -> Response:
         announced = _from_leader(member, requests.OPINION, request)
-        async with leaders:
+        async with leaders.of(request):
             body = await _announced_body(request, announced)
             names = await member.opinion(decode_proposal(body))
         return _bytes(msgspec.msgpack.encode(sorted(names)))
@@ -96,7 +93,7 @@ def member_app(
     @app.post("/v1/proposals")
     async def proposals(request: Request) -> Response:
         announced = _from_leader(member, requests.PROPOSAL, request)
-        async with leaders:
+        async with leaders.of(request):
             proposal = decode_proposal(await _announced_body(request, announced))
             if proposal.valid_after != announced.slot:
                 raise RequestRefused("The proposal is for another slot than its headers say", proposal.valid_after)
@@ -106,7 +103,7 @@ def member_app(
     @app.post("/v1/lists")
     async def lists(request: Request) -> Response:
         announced_by_member(requests.LIST, request, member.membership)
-        async with everybody:
+        async with everybody.of(request):
             member.take(await body_of(request, LARGEST_SIGNED))
         return _bytes(b"")
 
@@ -138,7 +135,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 def _vouching_router(member: Member, posts: Posts, vouching: Vouching) -> APIRouter:
-    router, machines = APIRouter(), asyncio.Semaphore(MACHINES_AT_ONCE)
+    router, machines = APIRouter(), RequestPlaces(MACHINES_AT_ONCE)
 
     @router.get(NONCE_PATH)
     async def nonce(request: Request) -> Response:
@@ -148,7 +145,7 @@ def _vouching_router(member: Member, posts: Posts, vouching: Vouching) -> APIRou
     @router.post(ATTESTATION_PATH)
     async def attestations(request: Request) -> Response:
         posts.require(requests.host_of(request))
-        async with machines:
+        async with machines.of(request):
             shown = decode_showing(await body_of(request, LARGEST_SHOWING))
         found = await vouching.take(shown, member.membership.domain)
         return JSONResponse(msgspec.to_builtins(FoundMeasurement(str(found.measurement), found.until)))

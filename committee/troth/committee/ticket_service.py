@@ -27,6 +27,7 @@ from troth.committee.admission import Posts
 from troth.committee.bodies import body_of
 from troth.committee.errors import Full, RequestRefused, TicketsRefused
 from troth.committee.rating_requests import announced_by_member
+from troth.committee.request_places import RequestPlaces
 from troth.committee.requests import Announced, host_of, require_body
 from troth.committee.ticket_keys import DealtShares, KeyProposal, MemberShare, TicketKeyMember, decode_body
 from troth.overlay.directory.listing import CommitteeMembership
@@ -105,7 +106,7 @@ def _parts(points: tuple[bytes, ...], share: int) -> bytes:
 def ticket_router(office: TicketOffice, posts: Posts) -> APIRouter:
     """The routes; who is no member is refused before a dealing or proposal is read."""
     router = APIRouter(prefix="/v1/tickets")
-    places = asyncio.Semaphore(BODIES_AT_ONCE)
+    places = RequestPlaces(BODIES_AT_ONCE)
     _member_routes(router, office)
 
     @router.get("/keys/{epoch}")
@@ -119,9 +120,9 @@ def ticket_router(office: TicketOffice, posts: Posts) -> APIRouter:
     async def signatures(request: Request) -> Response:
         try:
             posts.require(host_of(request))
-            if places.locked():
+            if places.full_for(request):
                 raise Full("This member signs as much as it can", None, "Ask again in a second.")
-            async with places:
+            async with places.of(request):
                 purchase, points = _decoded(await body_of(request, LARGEST_REQUEST))
                 return _octets(await office.sign(purchase, points))
         except (RequestRefused, TicketsRefused, Full):

@@ -139,10 +139,11 @@ def earliest_return(
 ) -> int | None:
     """The first epoch in which a node can take work again, if from this epoch on every credit of it is 1; None: never,
     since its owner's other nodes hold it down."""
-    here = dict(standings)
+    owner = standings[node].owner
+    here = {one: standing for one, standing in standings.items() if standing.owner == owner}
     for after in range(1, MOST_EPOCHS + 1):
         here[node] = rated(here[node], ONE, epoch, rules)
-        if shared_scores({one: here[one] for one in here if here[one].owner == here[node].owner})[node] >= rules.bar:
+        if shared_scores(here)[node] >= rules.bar:
             return epoch + after
         if here[node].score == ONE:
             break

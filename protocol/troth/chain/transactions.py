@@ -2,18 +2,23 @@
 
 A key's nonce is read from the node under a lock each time, and a transaction that was not sent has used none up: so
 two tasks of one process never take the same nonce, and a failed send leaves no gap behind it. A transaction that the
-node forgets while its receipt is awaited, in a reorganisation or a full pool, is handed in again as it was signed.
+node forgets while its receipt is awaited, in a reorganisation or a full pool, is handed in again as it was signed. One
+that the base fee has outgrown is signed again under its nonce, with higher fees up to the cap: every later call of its
+key would wait behind it, and some have deadlines. Either of the two may be mined, and only one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import statistics
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import rlp  # type: ignore[import-untyped]
@@ -37,6 +42,8 @@ from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import sign_digest
 from troth.protocol.types import Address, Hash32, address_to_bytes
+
+log = logging.getLogger(__name__)
 
 FEE_CAP_VARIABLE = "TROTH_MAX_FEE"
 """The most that a unit of gas may cost, such as 200gwei; `troth --max-fee` sets it."""
@@ -81,6 +88,19 @@ def fee_cap() -> int:
     return COIN.parse(named) if named else FEE_CAP
 
 
+@dataclass(slots=True)
+class _Sending:
+    """A call under its nonce: the newest form that was signed, and the hashes of all of them, the first one first.
+
+    ``again`` signs it with other fees; None where a caller keeps what is signed, and goes on with exactly that.
+    """
+
+    raw: bytes
+    fees: Fees | None
+    again: Callable[[Fees], bytes] | None
+    hashes: list[Hash32]
+
+
 class Transactions:
     """Sends for any number of keys over one ``Rpc``."""
 
@@ -89,7 +109,7 @@ class Transactions:
         self._explain = explain
         self._chain_id = chain_id
         self._locks: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._sent: OrderedDict[Hash32, bytes] = OrderedDict()
+        self._sent: OrderedDict[Hash32, _Sending] = OrderedDict()
 
     async def fees(self) -> Fees:
         """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559).
@@ -98,13 +118,7 @@ class Transactions:
 
         Raises GasTooDear where the next block would cost more than the cap; the headroom above is cut at it.
         """
-        history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
-        try:
-            base = decoding.quantity(history["baseFeePerGas"][-1])
-            tips = [decoding.quantity(tip) for block in history.get("reward") or () for tip in block]
-        except (KeyError, IndexError, TypeError) as error:
-            raise decoding.malformed("fee history", history) from error
-        priority = max(PRIORITY_FLOOR, statistics.median_low(tips or [0]))
+        base, priority = await self._market()
         cap = fee_cap()
         if base + priority > cap:
             what = f"Gas costs {(base + priority) / 10**9:,.6g} gwei, more than the cap of {cap / 10**9:,.6g} gwei"
@@ -112,6 +126,16 @@ class Transactions:
             remedy = f"Wait, check the chain node, or raise the cap: troth --max-fee 2000gwei, or {FEE_CAP_VARIABLE}."
             raise GasTooDear(what, place, remedy)
         return Fees(min(2 * base + priority, cap), priority)
+
+    async def _market(self) -> tuple[int, int]:
+        """The next block's base fee, and the tip that is paid now."""
+        history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
+        try:
+            base = decoding.quantity(history["baseFeePerGas"][-1])
+            tips = [decoding.quantity(tip) for block in history.get("reward") or () for tip in block]
+        except (KeyError, IndexError, TypeError) as error:
+            raise decoding.malformed("fee history", history) from error
+        return base, max(PRIORITY_FLOOR, statistics.median_low(tips or [0]))
 
     async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:
         """Gas of a call with the margin; ChainRejected if it would revert in the next block.
@@ -140,9 +164,11 @@ class Transactions:
                     with attempt:
                         if attempt.num > 1:
                             nonce = max(await self._nonce(key.address), nonce + 1)
-                        raw = signed(call, key, to, (self._chain_id, nonce, limit), fees)
+                        again = partial(signed, call, key, to, (self._chain_id, nonce, limit))
+                        raw = again(fees)
                         if keep is not None:
                             keep(raw)
+                        self._remember(_Sending(raw, fees, None if keep else again, [_hash_of(raw)]))
                         return await self._send_signed(raw)
             except RpcRefused as error:
                 # An estimate asks for no money; that there is none for the gas shows only here.
@@ -156,11 +182,13 @@ class Transactions:
     async def _nonce(self, sender: Address) -> int:
         return decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))
 
-    async def _send_signed(self, raw: bytes) -> Hash32:
-        transaction = Hash32(keccak256(raw))
-        self._sent[transaction] = raw
+    def _remember(self, sending: _Sending) -> None:
+        self._sent[sending.hashes[0]] = sending
         if len(self._sent) > KEPT:
             self._sent.popitem(last=False)
+
+    async def _send_signed(self, raw: bytes) -> Hash32:
+        transaction = _hash_of(raw)
         try:
             await self._rpc.request("eth_sendRawTransaction", decoding.hexadecimal(raw))
         except RpcRefused as error:
@@ -177,7 +205,7 @@ class Transactions:
         return found is not None
 
     async def wait(self, transaction: Hash32, confirmations: int, timeout: float) -> TransactionReceipt:
-        """The receipt once ``confirmations`` blocks, its own included, hold it.
+        """The receipt once ``confirmations`` blocks, its own included, hold it or what took its place with higher fees.
 
         TransactionTimeout if that takes too long, TransactionDropped if it cannot happen any more.
         """
@@ -185,9 +213,9 @@ class Transactions:
         look_after = time.monotonic() + RESEND_INTERVAL
         interval = RECEIPT_INTERVAL
         while True:
-            found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
+            mined, found = await self._mined(transaction)
             if found is not None and await self._is_deep_enough(found, confirmations):
-                await self._require_success(found, transaction)
+                await self._require_success(found, mined)
                 return decoding.receipt(found)
             if time.monotonic() + interval > give_up:
                 raise TransactionTimeout(transaction, timeout)
@@ -197,6 +225,15 @@ class Transactions:
             await asyncio.sleep(interval)
             interval = min(2 * interval, 1.0)
 
+    async def _mined(self, transaction: Hash32) -> tuple[Hash32, Any]:
+        """Which form of a transaction is in a block, and its receipt; None for the latter if none is."""
+        sending = self._sent.get(transaction)
+        for one in [transaction] if sending is None else sending.hashes:
+            found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(one))
+            if found is not None:
+                return one, found
+        return transaction, None
+
     async def resume(self, raw: bytes, timeout: float) -> TransactionReceipt | None:
         """The receipt of a transaction that was signed earlier, perhaps never sent: it is handed in as it is.
 
@@ -204,7 +241,8 @@ class Transactions:
         take it: another one may be signed then, and whichever of the two is mined takes the nonce of both. Raises
         TransactionTimeout if it is not mined in time.
         """
-        transaction = Hash32(keccak256(raw))
+        transaction = _hash_of(raw)
+        self._remember(_Sending(raw, None, None, [transaction]))
         try:
             if await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction)) is None:
                 await self._send_signed(raw)
@@ -219,17 +257,53 @@ class Transactions:
             return decoding.receipt(found) if found and decoding.quantity(found.get("status")) == 1 else None
 
     async def _hand_in_again(self, transaction: Hash32) -> None:
-        """If the node has forgotten it and this process has signed it: the same bytes, so it cannot count twice."""
-        raw = self._sent.get(transaction)
-        if raw is None or await self._is_known(transaction):
+        """If the node has forgotten it and this process has signed it: the same bytes, so it cannot count twice. If it
+        offers less than the next block asks: the same call under the same nonce, with higher fees."""
+        sending = self._sent.get(transaction)
+        if sending is None or await self._outbid(sending) or await self._knows_any(sending):
             return
         try:
-            await self._send_signed(raw)
+            await self._send_signed(sending.raw)
         except _NonceTaken as error:
             # A node may show a transaction nowhere for the moment in which it is moved from its pool into a block.
             await asyncio.sleep(RESEND_INTERVAL)
-            if not await self._is_known(transaction):
+            if not await self._knows_any(sending):
                 raise TransactionDropped(transaction) from error
+        except RpcRefused as error:
+            if sending.again is None or _OUTBID.search(error.message) is None:
+                raise
+            # The base fee rose between the two questions, or is above the cap: it may fall again.
+
+    async def _knows_any(self, sending: _Sending) -> bool:
+        return any([await self._is_known(one) for one in reversed(sending.hashes)])
+
+    async def _outbid(self, sending: _Sending) -> bool:
+        """Offer more where the next block asks more than was offered; whether the node took it."""
+        if sending.again is None or sending.fees is None:
+            return False
+        base, priority = await self._market()
+        before = sending.fees
+        if base + before.priority <= before.maximum:
+            return False
+        tip = max(priority, _raised(before.priority))
+        fees = Fees(max(min(2 * base + tip, fee_cap()), _raised(before.maximum)), tip)
+        if not base + tip <= fees.maximum <= fee_cap():
+            return False
+        raw = sending.again(fees)
+        if _hash_of(raw) not in sending.hashes:
+            # Noted first: should the answer be lost, this form may be mined all the same.
+            sending.hashes.append(_hash_of(raw))
+        try:
+            await self._send_signed(raw)
+        except _NonceTaken:
+            # A form before was mined meanwhile, or this node asks more of what takes another one's place.
+            sending.fees = fees
+            return False
+        except RpcRefused as error:
+            log.info("the node does not take higher fees for a transaction that waits: %s", error)
+            return False
+        sending.raw, sending.fees = raw, fees
+        return True
 
     async def _is_deep_enough(self, receipt: Any, confirmations: int) -> bool:
         if confirmations <= 1:
@@ -262,6 +336,15 @@ def signed(call: Call, key: Key, to: Address | None, numbers: tuple[int, int, in
     signature = sign_digest(keccak256(_DYNAMIC_FEE + rlp.encode(fields)), key.secret)
     r, s, parity = int.from_bytes(signature[:32]), int.from_bytes(signature[32:64]), signature[64] - 27
     return _DYNAMIC_FEE + bytes(rlp.encode([*fields, parity, r, s]))
+
+
+def _hash_of(raw: bytes) -> Hash32:
+    return Hash32(keccak256(raw))
+
+
+def _raised(fee: int) -> int:
+    """What nodes ask at least of a transaction that takes another one's place: an eighth more is enough for all."""
+    return fee * 9 // 8 + 1
 
 
 class _NonceTaken(Exception):

@@ -134,6 +134,9 @@ class Channel:
                 self._not_before = time.monotonic() + self._pause
                 raise
             self._pause = 0.0
+            if self._closed:
+                await socket.close()
+                raise ChannelUnavailable("The channel was closed", self.endpoint)
             self._socket = socket
             self._reader = asyncio.create_task(self._read(socket))
             return socket

@@ -76,7 +76,7 @@ class ChannelServer:
         operator: whose endpoint this is.
         handler: may raise; an error with `what` and `remedy` reaches the sender as a Failure, others as "internal".
             The payload is a view that lives as long as somebody holds it.
-        authorise: says whether a sender, whose signature was already checked, may connect.
+        authorise: says whether a sender may connect; it is asked before the greeting's signature is checked.
         requests: the kinds of messages that are answered; `handler` gets no other.
         who: may call, in words, for those who are turned away.
         path: where it is served; an endpoint may have one channel for each kind of caller.
@@ -103,6 +103,8 @@ class ChannelServer:
         self.limits = limits or ChannelLimits()
         self._receiver = Receiver(operator, clock) if clock else Receiver(operator)
         self._connections: set[_PeerConnection] = set()
+        self._answering: dict[asyncio.Task[None], Address] = {}
+        """Requests that are being worked on, and whose they are, also once their connection has ended."""
         self._said: dict[str, float] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
@@ -114,11 +116,11 @@ class ChannelServer:
 
     async def drain(self) -> None:
         """Wait until every request that was started has been answered."""
-        await asyncio.gather(*[task for connection in self._connections for task in connection.tasks])
+        await asyncio.gather(*self._answering)
 
     def in_flight_of(self, sender: Address) -> int:
-        """Requests of one sender that are being worked on."""
-        return sum(len(connection.tasks) for connection in self._connections if connection.sender == sender)
+        """Requests of one sender that are being worked on, those of connections that it has left, too."""
+        return sum(one == sender for one in self._answering.values())
 
     async def _accept(self, socket: WebSocket) -> None:
         try:
@@ -171,10 +173,12 @@ class ChannelServer:
             raise Overloaded(f"{len(self._connections)} connections are open", remedy="Try again later.")
         return sender
 
-    def begin(self, sealed: Sealed) -> None:
+    def begin(self, sender: Address, sealed: Sealed, answering: asyncio.Task[None]) -> None:
         """Count a request that is about to be answered: those that come at once would all find room."""
         self.in_flight += 1
         self.in_flight_bytes += len(sealed.content)
+        self._answering[answering] = sender
+        answering.add_done_callback(self._answering.pop)
 
     async def answer(self, sender: Address, sealed: Sealed) -> bytes:
         """The sealed answer to a request that was begun, a failure included."""
@@ -255,8 +259,8 @@ class _PeerConnection:
             busy = Overloaded(f"{self._server.in_flight} requests are in flight", remedy="Try again in a second.")
             await self._socket.send_bytes(await self._server.refuse(self.sender, sealed, busy))
             return
-        self._server.begin(sealed)
         task = asyncio.create_task(self._answer(sealed))
+        self._server.begin(self.sender, sealed, task)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

@@ -117,8 +117,9 @@ def _advance(session: _Session, counter: int, sender: str) -> None:
         session.seen = ((session.seen << min(ahead, WINDOW_BITS)) | 1) & ((1 << WINDOW_BITS) - 1)
         session.highest = counter
         return
-    bit = 1 << -ahead
-    if -ahead >= WINDOW_BITS or session.seen & bit:
+    # The sender chose the number: shifting by a large one would fill the memory.
+    bit = 1 << -ahead if -ahead < WINDOW_BITS else 0
+    if not bit or session.seen & bit:
         raise Replayed(f"Message {counter} of {sender} was seen before, or is {-ahead} behind its newest")
     session.seen |= bit
 

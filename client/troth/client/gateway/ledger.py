@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +72,7 @@ class CompletionLedger:
     def ordered(self, identifier: str, model: str, signed: Sequence[Ordered]) -> None:
         """Note a completion's orders, all or none of them, before the first is sent."""
         now = int(time.time())
-        self._execute("BEGIN IMMEDIATE")
-        try:
+        with self._writing():
             self._execute("INSERT INTO completions (id, created, model) VALUES (?, ?, ?)", identifier, now, model)
             for position, order in enumerate(signed):
                 self._execute(
@@ -83,10 +83,6 @@ class CompletionLedger:
                     today(),
                     str(order.fee),
                 )
-        except BaseException:
-            self._execute("ROLLBACK")
-            raise
-        self._execute("COMMIT")
 
     def paid(self, task: str, wei: int) -> None:
         """Note what a task has cost in the end; nothing of it counts against the budget if that is zero."""
@@ -108,6 +104,18 @@ class CompletionLedger:
         """Wei of the orders of a day: what they cost, or their fee while that is open."""
         rows = self._execute("SELECT COALESCE(paid, fee) FROM tasks WHERE day = ?", day).fetchall()
         return sum(int(wei) for (wei,) in rows)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """All of the block is written, or nothing."""
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._execute("COMMIT")
+        finally:
+            # A full disk refuses the COMMIT, too: an open transaction would refuse every later one.
+            if self._database.in_transaction:
+                self._execute("ROLLBACK")
 
     def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         try:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import SharedSession
 from troth.client.gateway.errors import (
@@ -301,7 +302,7 @@ class Questions:
     def _drop(self, batch: _WaitingQuestions) -> None:
         """Ask no more of a completion's questions: one failed, or nobody reads the answers."""
         for number, _ in batch.waiting:
-            self._ledger.paid("0x" + batch.completion.signed[number].task_id.hex(), 0)
+            self._note_cost(batch.completion, number, 0)
         batch.waiting.clear()
 
     def _tell(self, batch: _WaitingQuestions, number: int, update: Update) -> None:
@@ -314,18 +315,26 @@ class Questions:
             completion.hear(number, update)
         elif told is not None:
             ended = completion.ends[number]
-            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), completion.cost_of(number))
+            self._note_cost(completion, number, completion.cost_of(number))
             self._metrics.decided(str(ended.outcome), completion.cost_of(number))
             completion.hear(number, told)
         elif isinstance(update, ServedUpdate):
             # Now a refusal of the scheduler can no longer be told by the HTTP status.
             completion.heard(number)
 
+    def _note_cost(self, completion: TabCompletion, number: int, cost: int) -> None:
+        """What a question cost in the end. Where the disk does not take it, its fee counts against the day's budget:
+        whoever reads is told of the answer all the same."""
+        try:
+            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), cost)
+        except ReceiptsUnreadable as error:
+            _log.warning("what a question cost was not noted: %s", error)
+
     def _failed(self, completion: TabCompletion, number: int, error: Exception) -> None:
         orders = (completion.orders[number],) if number in completion.orders else ()
         refusal = refusal_of(error, orders)
         if refusal.troth.get("charged") is False:
-            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), 0)
+            self._note_cost(completion, number, 0)
         hop = refusal.hop if isinstance(refusal, HopFailed) else "wallet"
         self._metrics.failures.labels(hop).inc()
         _log.warning("the order failed: %s", refusal.code)

@@ -81,7 +81,7 @@ class EarningKeeper:
         due, failures = self._due(), list[Exception]()
         for tab, record in self._own_tabs(due.ledger):
             await _apart(failures, self._look_after_claim(tab, record, due))
-        await self._redeem()
+        await _apart(failures, self._redeem())
         for tab, record in self._own_tabs(self._due().ledger):
             await _apart(failures, self._collect(tab, record))
         if failures:
@@ -182,7 +182,8 @@ class EarningKeeper:
             receipt = await tools.wallet.execute(call, tools.key)
         except ChainRejected as error:
             log.info("%s was not sent: %s", name, error)
-            self._refused = {call.call.data: block, **dict(list(self._refused.items())[:REFUSED_KEPT])}
+            others = [one for one in self._refused.items() if one[0] != call.call.data]
+            self._refused = {call.call.data: block, **dict(others[:REFUSED_KEPT])}
             return
         self.sent[name] = self.sent.get(name, 0) + 1
         log.info("%s is in block %d and cost %d", name, receipt.block, receipt.cost)
@@ -190,7 +191,7 @@ class EarningKeeper:
 
 
 async def _apart(failures: list[Exception], work: Awaitable[None]) -> None:
-    """Note why one tab's part failed; raises ChainError, since a chain that is away is away for all."""
+    """Note why one part failed; raises ChainError, since a chain that is away is away for all."""
     try:
         await work
     except ChainError:

@@ -97,27 +97,28 @@ class NodeDuties:
         """Summons that were answered on chain."""
 
     async def answer_summons(self) -> None:
-        """Respond to every summons that was passed on to this node. What fails of one keeps no other waiting, since
-        silence convicts, and is raised then."""
-        context, ground, failures = self._context, self._context.ground, list[Exception]()
-        for summons_id, summons in passed_to(ground.state, context.me, ground.block):
-            with task_bound(summons.order):
-                answer = partial(response, summons_id, summons, context.stores.words, self._wallet.contracts)
-                try:
-                    call = await context.write(answer)
-                except Exception as error:  # noqa: BLE001 - raised below
-                    failures.append(error)
-                    continue
-                try:
-                    receipt = await self._wallet.execute(call, self._key)
-                except ChainRejected as error:
-                    log.warning("a summons could not be answered: %s", error)
-                    continue
-                self.responded += 1
-                log.warning("a scheduler passed a summons on; answered in block %d", receipt.block)
-                await self._reached(receipt.block)
-        if failures:
-            raise failures[0]
+        """Respond to every summons that was passed on to this node, to all at once: silence convicts, and a window has
+        fewer blocks than a scheduler may pass summons on. What fails of one keeps no other waiting, and is raised then.
+        """
+        ground = self._context.ground
+        waiting = passed_to(ground.state, self._context.me, ground.block)
+        outcomes = await asyncio.gather(*(self._respond(*one) for one in waiting), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _respond(self, summons_id: Hash32, summons: SummonsState) -> None:
+        with task_bound(summons.order):
+            words, contracts = self._context.stores.words, self._wallet.contracts
+            call = await self._context.write(partial(response, summons_id, summons, words, contracts))
+            try:
+                receipt = await self._wallet.execute(call, self._key)
+            except ChainRejected as error:
+                log.warning("a summons could not be answered: %s", error)
+                return
+            self.responded += 1
+            log.warning("a scheduler passed a summons on; answered in block %d", receipt.block)
+            await self._reached(receipt.block)
 
     async def hand_on(self) -> None:
         """Offer own rejections to whoever opens cases, until it has taken them; none waits for another's scheduler."""

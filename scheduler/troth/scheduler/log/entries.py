@@ -33,6 +33,8 @@ ENTRY_SECONDS = 3600.0
 ENTRY_ORDERS = 1000
 NEWEST = 32
 """Numbers that GET /v1/log lists."""
+REORGANISED_BLOCKS = 12
+"""After so many an entry that a reorganisation took is posted again: the chain node may include it by itself before."""
 
 
 @dataclass(slots=True)
@@ -97,10 +99,23 @@ class LogBook:
         current = 0 if self._open is None else self._open.number
         if self._database.read("SELECT 1 FROM log_entry WHERE closed = 0 AND number != ?", current):
             await self._database.commit(("UPDATE log_entry SET closed = 1 WHERE number != ?", (current,)))
-        query = "SELECT number, data FROM log_entry WHERE closed = 1 AND posted IS NULL ORDER BY number"
-        for number, data in self._database.read(query):
+        last, _ = self._ledger.state.head_of(self._scheduler)
+        await self._fill_gaps(last)
+        query = "SELECT number, data, posted FROM log_entry WHERE closed = 1 AND (posted IS NULL OR number > ?)"
+        for number, data, posted in self._database.read(f"{query} ORDER BY number", last):
+            if posted is not None and self._ledger.block < posted + REORGANISED_BLOCKS:
+                return
             if not await self._post(number, data):
                 return
+
+    async def _fill_gaps(self, last: int) -> None:
+        """Close as empty what never came to the disk: the contract takes a number only after the one before it."""
+        known = {number for (number,) in self._database.read("SELECT number FROM log_entry WHERE number > ?", last)}
+        missing = [number for number in range(last + 1, max(known, default=last)) if number not in known]
+        if missing:
+            log.warning("entries %s of the log were never stored and are posted without an order", missing)
+            row = "INSERT OR IGNORE INTO log_entry (number, opened, closed) VALUES (?, ?, 1)"
+            await self._database.commit(*((row, (number, self._clock())) for number in missing))
 
     def lacking_ballots(self) -> list[OrderHistory]:
         """Orders of entries that are not posted, of which all verifiers have spoken and some ballots are missing: one

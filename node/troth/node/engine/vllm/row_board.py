@@ -69,7 +69,9 @@ class RowBoard:
         self._requests[request] = _Arriving()
 
     def drop(self, request: str) -> None:
-        """Rows of this request are not wanted any more."""
+        """Rows of this request are not wanted any more; whoever waits for some gets an EngineError."""
+        ended = EngineError("the request ended before its rows came", request, "Repeat it or ask another node.")
+        self.fail_one(request, ended)
         self._requests.pop(request, None)
 
     def add(self, pieces: Sequence[Piece]) -> None:
@@ -89,6 +91,11 @@ class RowBoard:
         if (arriving := self._requests.get(request)) is not None:
             arriving.failure = error
             arriving.changed.set()
+
+    def end(self, request: str) -> int:
+        """The position up to which rows of a request have come; 0 for one that nobody expects."""
+        arriving = self._requests.get(request)
+        return 0 if arriving is None else arriving.end
 
     async def first(self, request: str) -> int:
         """The first position that the engine computed; those before came from its cache."""

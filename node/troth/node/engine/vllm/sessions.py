@@ -37,6 +37,11 @@ class GrowingText:
         """Whether more can be appended."""
         return not self._running.done() and not self.core.dead.is_set()
 
+    @property
+    def computing(self) -> bool:
+        """Whether rows of what was sent are still to come."""
+        return self.open and self.core.board.end(self.name) < self.length
+
     def append(self, tokens: Sequence[int]) -> None:
         """Send more tokens; their rows arrive on the board."""
         self._parts.put_nowait(list(tokens))
@@ -76,7 +81,7 @@ class EngineSession:
 
 class EngineSessions:
     """Sessions in the order of their last use. Only so many positions are held open in the cache that idle sessions
-    never keep other requests from running."""
+    never keep other requests from running; one that is being computed ends by itself and is not cut off."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[SessionKey, EngineSession] = OrderedDict()
@@ -128,6 +133,6 @@ class EngineSessions:
         for session in list(self._sessions.values()):
             if held + needed <= limit:
                 return
-            if session.text is not None:
+            if session.text is not None and not session.text.computing:
                 held -= session.text.length
                 await session.close()
