@@ -196,7 +196,8 @@ async def tabs_stage(
         for number, key in enumerate(keys)
     }
     scheduler = _key("scheduler")
-    wanted = (parameters, model, definition, parts, endpoint(scheduler.address), ask, tabs, factory)
+    reached = endpoint(scheduler.address)
+    wanted = (parameters, model, definition, parts, reached, ask, tabs, factory)
     place = None if anvil.standing is None else anvil.standing.again(wanted)
     if place is None:
         anvil.mine(3)
@@ -217,7 +218,7 @@ async def tabs_stage(
             asset=None if parameters.asset == NO_ADDRESS else TokenAsset(anvil, parameters.asset),
         )
         if place is None:
-            await _set_up(stage, parts, endpoint(scheduler.address), ask, tabs=tabs)
+            await _set_up(stage, parts, reached, ask, tabs=tabs)
             anvil.standing = _Standing(anvil, wanted, market.place, anvil.rpc("evm_snapshot"))
         anvil.stages += 1
         try:

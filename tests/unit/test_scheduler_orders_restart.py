@@ -297,12 +297,12 @@ async def test_a_disk_that_is_full_for_a_while_takes_steps_again(tmp_path: Path)
     database = SchedulerDatabase(tmp_path / "market.sqlite")
     row = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)"
     (pages,) = database.read("PRAGMA page_count")[0]
-    database.read(f"PRAGMA max_page_count={pages}")
+    database._connection.execute(f"PRAGMA max_page_count={pages}")
     for _ in range(2):
         with pytest.raises(StorageFailed, match="full"):
             await database.commit((row, (b"a", b"", bytes(1 << 16))))
         assert database.failure is not None
-    database.read("PRAGMA max_page_count=1000000")
+    database._connection.execute("PRAGMA max_page_count=1000000")
     await database.commit((row, (b"a", b"", b"")))
     assert database.failure is None
     await database.close()

@@ -58,11 +58,15 @@ class StorageFailed(SchedulerError):
 
 
 class SchedulerDatabase:
-    """Reads at once, commits in groups. Use it from one event loop; writing happens in a thread."""
+    """Reads at once, commits in groups. Use it from one event loop; writing happens in a thread.
+
+    Reads have a connection of their own, so that none waits for the flush of what others write: each sees all that was
+    committed, and nothing of what is being written.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         path.chmod(0o600)
         try:
@@ -73,6 +77,8 @@ class SchedulerDatabase:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.executescript(_SCHEMA)
+        self._reader = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._reader.execute("PRAGMA query_only=ON")
         self._waiting: list[_Waiting] = []
         self._flushing: asyncio.Task[None] | None = None
         self.failure: str | None = None
@@ -90,19 +96,20 @@ class SchedulerDatabase:
 
     def read(self, query: str, *values: Any) -> list[Any]:
         """Rows of a query."""
-        with self._lock:
-            return self._connection.execute(query, values).fetchall()
+        with self._reading:
+            return self._reader.execute(query, values).fetchall()
 
     def truncate(self) -> None:
         """Move the write-ahead log into the file, so that deleted text is not found there either."""
-        with self._lock:
+        with self._lock, self._reading:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def close(self) -> None:
         """Wait for what is being written, and close the file."""
         if self._flushing is not None:
             await asyncio.gather(self._flushing, return_exceptions=True)
-        with self._lock:
+        with self._lock, self._reading:
+            self._reader.close()
             self._connection.close()
 
     async def _flush(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from support import tabs_stage as staging
 from support.tabs_stage import TabsStage, following, tabs_stage
@@ -61,10 +62,15 @@ BASE_FEE, FEE_SECONDS = 10**9, 0.3
 
 @dataclass
 class LocalChain:
-    """What ``tabs_stage`` needs of an anvil."""
+    """What ``tabs_stage`` needs of an anvil, as the tests' has it."""
 
     url: str
     keys: tuple[Key, ...]
+    standing: Any = None
+    stages: int = 0
+
+    def rpc(self, method: str, *parameters: object) -> Any:
+        return rpc(self.url, method, *parameters)
 
     def fund(self, key: Key) -> None:
         fund(self.url, key.address, 10_000 * ETHER)
