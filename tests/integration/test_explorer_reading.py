@@ -18,6 +18,7 @@ import psutil
 import pytest
 from support.tabs_stage import TabsStage, tabs_stage
 
+from troth.explorer import reading
 from troth.explorer.reading import INDEX_FILE, ReaderSettings, read
 from troth.explorer.site import Site
 from troth.protocol.market.parts import Part
@@ -107,6 +108,21 @@ async def test_every_transaction_of_a_deployment_is_counted(market: TabsStage, t
     # Once, however often it is read.
     await read(replace(settings(market, created), created_by=Hash32(bytes.fromhex(name[2:]))), once=True)
     assert {row[0]: row[1] for row in shown(created)["gas"]}["deployment"] == counted[created]
+
+
+async def test_every_transaction_is_priced_however_many_there_are(
+    market: TabsStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "GAS_AT_ONCE", 3)
+    await read(settings(market, tmp_path), once=True)
+    site = Site.open(tmp_path / INDEX_FILE)
+    unpriced, priced = (
+        site.database.execute(f"SELECT count(*) FROM transactions WHERE used IS {one}").fetchone()[0]
+        for one in ("NULL", "NOT NULL")
+    )
+    site.close()
+    assert priced > 2 * 3
+    assert unpriced == 0
 
 
 async def test_it_serves_goes_on_after_kill_9_and_stops_cleanly(market: TabsStage, tmp_path: Path) -> None:

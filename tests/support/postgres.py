@@ -9,9 +9,11 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 OTHER_THAN_ROOT = "nobody"
@@ -27,9 +29,45 @@ def programs() -> Path | None:
     return versions[-1].parent if versions else None
 
 
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A running server; ``url`` is without a database's name: ``f"{url}/postgres"`` is one that is there."""
+
+    url: str
+    programs: Path
+    folder: Path
+    options: str
+    user: str | None
+
+    def start(self) -> None:
+        """Start it, also after it was killed."""
+        words = ["-D", self.folder / "data", "-w", "-t", "60", "-l", self.folder / "log", "-o", self.options, "start"]
+        _run([self.programs / "pg_ctl", *words], self.user)
+
+    def stop(self) -> None:
+        """As a crash, without a last checkpoint."""
+        _run([self.programs / "pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop"], self.user)
+
+    def kill(self) -> None:
+        """kill -9 of its first process and, at once, of all others, as a machine does that runs out of memory."""
+        first = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        processes = [psutil.Process(first), *psutil.Process(first).children(recursive=True)]
+        for one in processes:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(processes, 30)
+
+
 @contextmanager
 def server() -> Iterator[str]:
     """A running server's URL, without a database's name: ``f"{url}/postgres"`` is one that is there."""
+    with killable_server() as one:
+        yield one.url
+
+
+@contextmanager
+def killable_server() -> Iterator[PostgresServer]:
+    """The same, with what ends and begins it."""
     at = programs()
     if at is None:
         pytest.skip("no Postgres here: install it (Debian: apt-get install postgresql) to test the explorer over it")
@@ -46,11 +84,12 @@ def server() -> Iterator[str]:
         _run([at / "initdb", "-D", home, "-U", "troth", "-A", "trust", "-E", "UTF8", "--no-sync"], user)
         port = _free_port()
         options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder} -c fsync=off"
-        _run([at / "pg_ctl", "-D", home, "-w", "-t", "60", "-l", Path(folder) / "log", "-o", options, "start"], user)
+        made = PostgresServer(f"postgresql://troth@127.0.0.1:{port}", at, Path(folder), options, user)
+        made.start()
         try:
-            yield f"postgresql://troth@127.0.0.1:{port}"
+            yield made
         finally:
-            _run([at / "pg_ctl", "-D", home, "-m", "immediate", "stop"], user)
+            made.stop()
 
 
 def _run(words: list[object], user: str | None) -> None:

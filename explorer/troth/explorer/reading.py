@@ -202,11 +202,11 @@ async def read(settings: ReaderSettings, once: bool = False) -> None:
 
 async def _once(reader: Reader) -> None:
     await reader.follow()
-    while reader.index.unpriced(1):
-        before = len(reader.index.unpriced(GAS_AT_ONCE))
+    asked: list[tuple[Hash32, int]] = []
+    # Until none is left, or the same ones are: the chain node does not know these.
+    while (unpriced := reader.index.unpriced(GAS_AT_ONCE)) and unpriced != asked:
+        asked = unpriced
         await reader.price()
-        if len(reader.index.unpriced(GAS_AT_ONCE)) == before:
-            break
     await reader.audit()
     while any(entry.state == "waiting" for entry in reader.index.waiting(1)):
         await reader.audit()
