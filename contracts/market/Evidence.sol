@@ -47,6 +47,8 @@ contract Evidence is IEvidence {
     uint256 private constant VERDICT_FIELDS = 6;
     /// @dev What a scheduler pays on top of a shortfall: one in this many.
     uint256 private constant SHORT_SHARE = 10;
+    /// @dev Of what a conviction takes, what is paid for gas in a token: at most one in this many.
+    uint256 private constant TOKEN_SHARE = 2;
 
     IBank private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -404,7 +406,8 @@ contract Evidence is IEvidence {
 
     // ------------------------------------------------------------------------------------------------------ conviction
 
-    /// @dev Takes the penalty, or what is there of it: gas and a tenth to the caller, the rest burnt.
+    /// @dev Takes the penalty, or what is there of it: gas and a tenth to the caller, the rest burnt. Nobody knows here what
+    ///      gas costs in a token: where it is cheap, a cheat's own proofs would be as dear as its penalties.
     function _convict(
         bytes32 subject,
         Fault fault,
@@ -416,7 +419,9 @@ contract Evidence is IEvidence {
         _begin(subject);
         (uint256 free, uint256 taken) = _available(operator, penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](1);
-        payees[0] = Fines.Payee(msg.sender, _gasCost(spent) + taken / Fines.REWARD_SHARE);
+        uint256 paidBack = _gasCost(spent);
+        if (!COIN && paidBack > taken / TOKEN_SHARE) paidBack = taken / TOKEN_SHARE;
+        payees[0] = Fines.Payee(msg.sender, paidBack + taken / Fines.REWARD_SHARE);
         _end(subject, fault, operator, free, taken, payees, offenceBlock);
     }
 

@@ -356,7 +356,7 @@ UNCHECKED: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({}, {"position": 8_192, "rows": 8_193}),
     ({"heads": 64, "key_heads": 2}, {"position": 1_024, "rows": 1_025}),
     ({}, {"layers": 3}),
-    ({}, {"layers": 1}),
+    ({}, {"layers": 1, "end": 1}),
     ({}, {"end": 3}),
     ({}, {"first": 2}),
     ({}, {"first": 1, "end": 1}),

@@ -14,7 +14,7 @@ import {SummonsTest} from "./support/SummonsTest.sol";
 abstract contract TokenMarketTest is SummonsTest {
     BadToken internal token = new BadToken();
 
-    function parameters() internal view override returns (Parameters memory chosen) {
+    function parameters() internal view virtual override returns (Parameters memory chosen) {
         chosen = super.parameters();
         chosen.asset = address(token);
     }
