@@ -93,3 +93,26 @@ def test_damage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     file.unlink()
     with pytest.raises(NodeStorageError, match="gone"):
         store.rows(trace(1))
+
+
+def test_a_full_disk_keeps_no_part_of_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of each would make the disk fuller, and nobody would drop it."""
+    monkeypatch.setattr(traces, "SHORT_BYTES", 0)
+    store = TraceStore(tmp_path)
+
+    def full(*_arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as disk, pytest.raises(NodeStorageError):
+        disk.setattr(traces.os, "fsync", full)
+        store.keep(trace(1), ROWS)
+    with monkeypatch.context() as disk, pytest.raises(NodeStorageError):
+        disk.setattr(store, "_write", full)
+        store.keep(trace(2), ROWS)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("index.")] == []
+    assert store.kept == 0
+    store.keep(trace(2), ROWS)
+    with monkeypatch.context() as disk, pytest.raises(NodeStorageError):
+        disk.setattr(store, "_write", full)
+        store.keep(trace(2), ROWS)
+    np.testing.assert_array_equal(store.rows(trace(2)), ROWS)  # what was kept before stays
