@@ -1,4 +1,4 @@
-"""Places for requests to a member: whoever sends slowly from one address leaves some of them to others."""
+"""What one stranger does to a member of the committee costs nobody else: places for requests, entries of the list."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from troth.committee import requests
 from troth.committee.errors import RequestRefused
+from troth.committee.member import Member
+from troth.committee.proposal import Entries
 from troth.committee.rating_requests import AT_ONCE, REVIEW, SIGNED, rating_router
 from troth.protocol import typed_data
 from troth.protocol.types import ZERO_ADDRESS
@@ -59,3 +61,18 @@ async def test_who_sends_slowly_holds_up_nobody_else(app: FastAPI, kind: str, pa
         for one in sending:
             one.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
+
+
+async def test_an_entry_that_cannot_be_checked_keeps_no_other_out_of_the_list() -> None:
+    """Else one destination that trips a member up would leave all clients without a list."""
+
+    async def require_acceptable(entry: Any) -> None:
+        if entry.name == b"broken":
+            raise ValueError("what nobody foresaw")
+
+    member: Any = object.__new__(Member)
+    member.schedule = SimpleNamespace(period=60)
+    member.admission = SimpleNamespace(require_acceptable=require_acceptable)
+    relays: Any = (SimpleNamespace(name=b"broken"), SimpleNamespace(name=b"whole"))
+    entries = await member.acceptable(Entries(relays, ()))
+    assert entries.names() == {b"whole"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,3 +95,26 @@ def test_damage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     file.unlink()
     with pytest.raises(NodeStorageError, match="gone"):
         store.rows(trace(1))
+
+
+def test_a_full_disk_keeps_no_part_of_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of each would make the disk fuller, and nobody would drop it."""
+    monkeypatch.setattr(traces, "SHORT_BYTES", 0)
+    store = TraceStore(tmp_path)
+
+    def full(*_arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    def keep_in_vain(place: Any, number: int) -> None:
+        with monkeypatch.context() as disk:
+            disk.setattr(*place, full)
+            with pytest.raises(NodeStorageError):
+                store.keep(trace(number), ROWS)
+
+    keep_in_vain((os, "fsync"), 1)
+    keep_in_vain((store, "_write"), 2)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("index.")] == []
+    assert store.kept == 0
+    store.keep(trace(2), ROWS)
+    keep_in_vain((store, "_write"), 2)
+    np.testing.assert_array_equal(store.rows(trace(2)), ROWS)  # what was kept before stays

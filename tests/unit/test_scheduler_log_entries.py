@@ -87,3 +87,9 @@ async def test_an_entry_that_a_reorganisation_took_is_posted_again(scene: TabSce
     assert len(set(contract.data)) == 1
     await scene.book.post_due()
     assert contract.numbers == [1, 1]
+
+
+@pytest.mark.parametrize("number", [-1, 0, 7, 2**63, 10**30])
+async def test_an_entry_that_there_cannot_be_is_not_found(scene: TabScene, number: int) -> None:
+    answer = await scene.http.get(f"/v1/log/{number}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_entry")

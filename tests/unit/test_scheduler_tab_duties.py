@@ -13,7 +13,7 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene, called, history_of
 from support.tabs_stage import PARAMETERS
 
-from troth.chain.errors import ChainRejected, ChainUnavailable
+from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable, TransactionTimeout
 from troth.protocol.contract_errors import ContractError
 from troth.protocol.market import canonical, claims, messages, prices, tabs
 from troth.protocol.market import events as on
@@ -30,7 +30,7 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import TRACES_LIMIT
 from troth.scheduler.duties import acknowledge_nodes
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
-from troth.scheduler.tabs.opening import Deposits, TabOpener
+from troth.scheduler.tabs.opening import PENDING_BLOCKS, Deposits, TabOpener
 from troth.scheduler.tabs.redeeming import redeem
 
 
@@ -186,6 +186,42 @@ async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> 
     await context.database.commit(("INSERT INTO transactions (purpose, block, at) VALUES (?, ?, ?)", row))
     await opener.keep([other])
     assert len(scene.ledger.sent) == 1
+    await scene.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (TransactionTimeout(Hash32(bytes(32)), 120), True),
+        (ChainUnavailable("The answer was lost", "x", "Wait."), True),
+        (ChainRejected("openTab", ContractError("Paused", {}, "Wait.")), False),
+    ],
+)
+async def test_a_deposit_that_may_still_be_mined_is_not_made_twice(
+    tmp_path: Path, error: ChainError, waits: bool
+) -> None:
+    scene = TabScene(tmp_path, unpaid=1)
+    scene.start()
+    context, missing = scene.context, next(iter(scene.nodes))
+    sent = list[int]()
+
+    class LosingLedger:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(scene.ledger, name)
+
+        async def execute(self, _call: Any, _spends: int = 0) -> int:
+            sent.append(scene.ledger.block)
+            raise error
+
+    ledger: Any = LosingLedger()
+    opener = TabOpener(context.database, context.node_tabs, ledger, context.operator, deposits=Deposits(1_000, 10))
+    first = scene.ledger.block
+    await opener.keep([missing])
+    await opener.keep([missing])
+    assert sent == ([first] if waits else [first, first])
+    scene.ledger.block += PENDING_BLOCKS
+    await opener.keep([missing])
+    assert sent[-1] == first + PENDING_BLOCKS
     await scene.stop()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from troth.chain.errors import ChainError
+from troth.chain.errors import ChainRejected, ChainUnavailable
+from troth.protocol.contract_errors import ContractError
 from troth.protocol.market.calls import PartCall
 from troth.protocol.tickets.messages import Spending, TicketKey, TicketPayment
 from troth.protocol.types import ZERO_ADDRESS, Address, address_from_bytes
@@ -32,7 +33,7 @@ class Ledger:
         self.calls += 1
         await self.may_answer.wait()
         if self.spoiler.keys[0].key in call.call.data:
-            raise ChainError("Its epoch has ended", "0x", "Send others.")
+            raise ChainRejected("spend", ContractError("UnknownKey", {}, "Send others."))
         return 70 + self.calls
 
 
@@ -52,6 +53,25 @@ async def test_whoever_spoils_a_call_and_has_left_costs_the_others_nothing() -> 
     assert desk._carrying is not None
     await desk._carrying
     assert not desk._waiting
+
+
+async def test_a_chain_that_is_away_is_asked_once_for_all() -> None:
+    """One after the other a hundred payments would wait for half an hour, and pay for what may be mined already."""
+
+    class Away:
+        calls = 0
+
+        async def execute(self, _call: PartCall) -> int:
+            self.calls += 1
+            raise ChainUnavailable("The node is away", "x", "Wait.")
+
+    ledger: Any = Away()
+    nothing: Any = None
+    desk = TicketDesk(TicketTerms(ZERO_ADDRESS, FEE), nothing, ledger, nothing)
+    asked = [asyncio.create_task(desk._carried(payment_of(place), names(place))) for place in (1, 2, 3)]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [ChainUnavailable] * 3
+    assert ledger.calls == 1
 
 
 def names(place: int) -> tuple[Address, ...]:

@@ -223,6 +223,10 @@ class Member:
             log.info("not listed: %s", error)
             self.metrics.refused.labels("proposed").inc()
             return False
+        except Exception:
+            # A stranger's entry must not keep all others out of the list, whatever it meets here.
+            log.exception("an entry cannot be checked, and is not listed")
+            return False
         return True
 
     def previous_data(self) -> bytes:

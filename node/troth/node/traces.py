@@ -119,6 +119,8 @@ class TraceStore:
                     self._index.execute("INSERT OR REPLACE INTO short VALUES (?, ?, ?, ?)", (*trace.place, data))
                 self._write(trace)
         except (OSError, sqlite3.Error) as error:
+            if known is None:
+                self._path(trace).unlink(missing_ok=True)
             raise NodeStorageError(
                 "the trace cannot be kept", str(error), "Make room on the disk; no restart is needed."
             ) from error
@@ -192,11 +194,16 @@ class TraceStore:
 
     def _write_file(self, path: Path, data: bytes) -> None:
         staging = path.with_suffix(".part")
-        with staging.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        staging.replace(path)
+        try:
+            with staging.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            staging.replace(path)
+        except OSError:
+            # A part that stays makes a full disk fuller, and nobody drops it.
+            staging.unlink(missing_ok=True)
+            raise
         self._sync_folder()
 
     def _sync_folder(self) -> None:

@@ -105,7 +105,7 @@ class TransactionTimeout(ChainError):
         super().__init__(
             f"The transaction was not mined within {seconds:g} s",
             "0x" + transaction.hex(),
-            "Wait for its receipt again; if the base fee has risen, it goes through once the fee falls.",
+            "Wait for its receipt again; where the base fee is above `troth --max-fee`, it goes through once it falls.",
         )
         self.transaction = transaction
 

@@ -228,7 +228,8 @@ class OrderJournal:
         """
         with self._store.writing():
             ((until,),) = self._store.execute("SELECT held_until FROM orders WHERE id = ?", _name(identifier))
-            if until > time.time():
+            # No lease lasts longer: one that seems to was given before the clock was set back.
+            if 0 < until - time.time() <= LEASE_SECONDS:
                 return False
             self.hold(identifier)
         return True

@@ -295,7 +295,8 @@ def _log_routes(router: APIRouter, orders: Orders) -> None:
 
     @router.get("/v1/log/{number}")
     async def entry(number: int) -> Response:
-        data = orders.book.data(number)
+        # A number that SQLite cannot hold is none either.
+        data = orders.book.data(number) if 0 < number < 1 << 63 else None
         if data is None:
             return JSONResponse({"error": {"code": "unknown_entry", "message": "No such entry"}}, status_code=404)
         return Response(data, media_type="application/x-ndjson")

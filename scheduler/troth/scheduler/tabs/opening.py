@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from troth.chain.errors import ChainError
+from troth.chain.errors import ChainError, ChainRejected, GasTooDear, RpcRefused
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -26,7 +26,8 @@ from troth.transport.identity import Operator
 log = logging.getLogger(__name__)
 
 PENDING_BLOCKS = 20
-"""Blocks for which a deposit that was sent before a restart is waited for."""
+"""Blocks for which a deposit is waited for that was sent, and of which nothing is known: before a restart, or because
+it was not mined in time or its answer was lost."""
 
 AT_ONCE = 16
 """Deposits under way at a time. Chain nodes hold back what one account sends beyond so many (Geth's account slots)."""
@@ -123,18 +124,22 @@ class TabOpener:
         purpose = f"{'open' if first else 'top up'} {node}"
         rows = self._database.read("SELECT block FROM transactions WHERE purpose = ? AND outcome IS NULL", purpose)
         if rows and self._ledger.block < rows[0][0] + PENDING_BLOCKS:
-            return  # sent before a restart: it may still be mined
+            return  # sent before: it may still be mined
         begun = (purpose, self._ledger.block, self._clock())
         await self._database.commit(
             ("INSERT OR REPLACE INTO transactions (purpose, block, at) VALUES (?, ?, ?)", begun)
         )
-        outcome = "refused"
         try:
             block = await self._ledger.execute(self._call(node, amount, first=first), amount)
-            outcome = f"block {block}"
-        finally:
-            await self._database.commit(("UPDATE transactions SET outcome = ? WHERE purpose = ?", (outcome, purpose)))
+        except (ChainRejected, GasTooDear, RpcRefused):
+            await self._note(purpose, "refused")
+            raise
+        await self._note(purpose, f"block {block}")
         log.info("%s with %d", purpose, amount)
+
+    async def _note(self, purpose: str, outcome: str) -> None:
+        """What became of a deposit; as long as that is not known, no other is made."""
+        await self._database.commit(("UPDATE transactions SET outcome = ? WHERE purpose = ?", (outcome, purpose)))
 
     def _call(self, node: Address, amount: int, *, first: bool) -> PartCall:
         value = amount if self._ledger.parameters.asset == NO_ADDRESS else 0

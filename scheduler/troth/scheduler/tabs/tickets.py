@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from py_arkworks_bls12381 import G2Point
 
 from troth.chain.adapter import Chain
-from troth.chain.errors import ChainError
+from troth.chain.errors import ChainRejected
 from troth.protocol.bindings import TICKETS, named
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
@@ -264,7 +264,7 @@ class TicketDesk:
         try:
             block = await self.ledger.execute(PartCall(self.terms.contract, messages.spend(keys, spendings)))
         except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
-            if isinstance(error, ChainError) and len(together) > 1:
+            if isinstance(error, ChainRejected) and len(together) > 1:
                 # One of them spoils the call, as when its epoch has ended: the others go on without it.
                 for one in together:
                     await self._spend([one])
