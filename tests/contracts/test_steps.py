@@ -475,13 +475,16 @@ async def test_a_nudge_that_leaves_no_number_says_nothing_of_rows(doubled: Check
     """What it moves is not known then, and a row is not above it."""
     trace, layout, scene = doubled.trace, doubled.layout, doubled.scene
     assert isinstance(trace, DoubledTrace)
-    row = trace.plain.last_row.copy()
-    row[7] += np.float32(5)
-    rows = trace.plain.rows.copy()
-    rows[layout.position] = row
-    doubled.signed = SignedRows(rows, scene.tokens)
-    shown, states = doubled.signed.shown(ORDER, layout.position), scene.weights.embedded(scene.tokens)
-    for weight, far in ((1.0, True), (np.inf, False), (np.nan, False)):
+    states = scene.weights.embedded(scene.tokens)
+    finite = np.float32(trace.plain.last_row[7] + 5)
+    for weight, signed, far in (
+        (1.0, finite, True), (np.inf, finite, False), (np.nan, finite, False), (np.inf, np.float32(np.nan), False)
+    ):  # fmt: skip
+        rows = trace.plain.rows.copy()
+        rows[layout.position] = trace.plain.last_row
+        rows[layout.position][7] = signed
+        doubled.signed = SignedRows(rows, scene.tokens)
+        shown = doubled.signed.shown(ORDER, layout.position)
         norm = scene.weights.norm.copy()
         norm[doubled.moved] *= np.float32(weight)
         nudged = segment_trace(scene.layout(), scene.weights.layer, states, norm, nudge=Nudge(ORDER, 5))
@@ -489,4 +492,4 @@ async def test_a_nudge_that_leaves_no_number_says_nothing_of_rows(doubled: Check
         proof = row_proof(layout, SeenTrace(other), 7, shown, doubled.moved)
         claim = TraceClaim(other.top.root, ORDER, doubled.nudge, doubled.moved)
         view = step_calls.is_far(doubled.matter, layout.model.encoded, claim, proof)
-        assert await doubled.chain.read(view) is far, weight
+        assert await doubled.chain.read(view) is far, (weight, signed)
