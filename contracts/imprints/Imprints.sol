@@ -40,6 +40,14 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
     uint256 private constant TOKEN_BITS = 32;
     /// @dev Bytes of a call of `beaten` whose strings and arrays are empty.
     uint256 private constant EMPTY = 3140;
+    /// @dev Words of an ImprintProof in which offsets stand; its result has nine words.
+    uint256 private constant CLASS = 1;
+    uint256 private constant MODEL = 2;
+    uint256 private constant REQUEST = 13;
+    uint256 private constant DRAW = 14;
+    uint256 private constant TOKEN = 15;
+    uint256 private constant SIGNATURE = 18;
+    uint256 private constant SIBLINGS = 20;
 
     IEvidence private immutable EVIDENCE;
     IProver private immutable NEXT;
@@ -112,17 +120,25 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
             proof := add(arguments, and(calldataload(arguments), 0xffffffff))
             recipient := shr(96, shl(96, calldataload(add(arguments, 0x20))))
         }
-        uint256 needed = _lengthOf(proof);
+        uint256 words;
+        assembly ("memory-safe") {
+            words := proof
+        }
+        uint256 needed = _lengthOf(words);
         if (evidence.length != needed) revert SurplusEvidence(evidence.length, needed);
         (party, offenceBlock, subject) = _weigh(proof, recipient);
         emit BeatenByImprint(subject, party);
     }
 
-    /// @dev Bytes of the call of `beaten` with this proof.
-    function _lengthOf(ImprintProof calldata proof) private pure returns (uint256) {
-        uint256 signed = Encoded.padded(proof.request.head.length) + Encoded.padded(proof.signature.length);
-        uint256 words = proof.token.siblings.length + proof.siblings.length;
-        return EMPTY + ShownAnswers.lengthOf(proof.executionClass, proof.model, proof.draw) + signed + 32 * words;
+    /// @dev Bytes of the call of `beaten` with this proof, as Proofs has it of its own.
+    function _lengthOf(uint256 proof) private pure returns (uint256) {
+        uint256 signed = Encoded.padded(Encoded.lengthOf(Encoded.partOf(proof, REQUEST), 0))
+            + Encoded.padded(Encoded.lengthOf(proof, SIGNATURE));
+        uint256 words = Encoded.lengthOf(Encoded.partOf(proof, TOKEN), 3) + Encoded.lengthOf(proof, SIBLINGS);
+        uint256 shown = ShownAnswers.lengthOf(
+            Encoded.partOf(proof, CLASS), Encoded.partOf(proof, MODEL), Encoded.partOf(proof, DRAW)
+        );
+        return EMPTY + shown + signed + 32 * words;
     }
 
     // -------------------------------------------------------------------------------------------------------- the proof

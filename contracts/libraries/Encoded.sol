@@ -28,9 +28,28 @@ library Encoded {
         return _hash(position, MODEL_WORDS, bytes(model.architecture).length);
     }
 
+    /// @notice Where a part of a tuple lies whose offset stands in one of the tuple's words.
+    /// @dev Nobody looks here whether it lies within the calldata: the compiler does, where the part itself is read.
+    function partOf(uint256 tuple, uint256 word) internal pure returns (uint256 position) {
+        assembly ("memory-safe") {
+            position := add(tuple, and(calldataload(add(tuple, shl(5, word))), 0xffffffff))
+        }
+    }
+
+    /// @notice How many elements such a part says that it has, up to 2^32.
+    function lengthOf(uint256 tuple, uint256 word) internal pure returns (uint256 length) {
+        uint256 position = partOf(tuple, word);
+        assembly ("memory-safe") {
+            length := and(calldataload(position), 0xffffffff)
+        }
+    }
+
     /// @notice What the bytes of a string or of `bytes` take where they are encoded, without their length.
+    /// @param length below 2^32
     function padded(uint256 length) internal pure returns (uint256) {
-        return length + 31 & ~uint256(31);
+        unchecked {
+            return length + 31 & ~uint256(31);
+        }
     }
 
     /// @dev Of a struct with one string, which lies behind its words.

@@ -27,6 +27,17 @@ contract Proofs is IProofs, IProver {
     uint256 private constant NOISE_BITS = 120;
     /// @dev Bytes of a call of `wrongToken` whose strings and arrays are empty.
     uint256 private constant EMPTY = 3652;
+    /// @dev Words of a TokenProof in which offsets stand; its result has nine words.
+    uint256 private constant CLASS = 1;
+    uint256 private constant MODEL = 2;
+    uint256 private constant SIGNATURE = 12;
+    uint256 private constant REQUEST = 13;
+    uint256 private constant DRAW = 14;
+    uint256 private constant TOKEN = 15;
+    uint256 private constant STATE = 16;
+    uint256 private constant HEAD = 18;
+    uint256 private constant CLAIMED = 19;
+    uint256 private constant BETTER = 20;
 
     address private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -55,20 +66,36 @@ contract Proofs is IProofs, IProver {
             let arguments := add(evidence.offset, 4)
             proof := add(arguments, and(calldataload(arguments), 0xffffffff))
         }
-        uint256 needed = _lengthOf(proof);
+        uint256 words;
+        assembly ("memory-safe") {
+            words := proof
+        }
+        uint256 needed = _lengthOf(words);
         if (evidence.length != needed) revert SurplusEvidence(evidence.length, needed);
         return _weigh(proof);
     }
 
-    /// @dev Bytes of the call of `wrongToken` with this proof.
-    function _lengthOf(TokenProof calldata proof) private pure returns (uint256) {
-        uint256 named = Encoded.padded(bytes(proof.head.name).length) + Encoded.padded(bytes(proof.head.dtype).length)
-            + Encoded.padded(proof.request.head.length) + Encoded.padded(proof.signature.length);
-        uint256 rows = Encoded.padded(proof.state.row.length) + Encoded.padded(proof.claimed.row.length)
-            + Encoded.padded(proof.better.row.length);
-        uint256 words = proof.token.siblings.length + proof.state.later.length
-            + proof.head.siblings.length + proof.claimed.siblings.length + proof.better.siblings.length;
-        return EMPTY + ShownAnswers.lengthOf(proof.executionClass, proof.model, proof.draw) + named + rows + 32 * words;
+    /// @dev Bytes of the call of `wrongToken` with this proof, by what its parts say of their lengths. All of them but the
+    ///      draw are read before anybody is convicted, where the compiler looks whether they are as long.
+    function _lengthOf(uint256 proof) private pure returns (uint256) {
+        uint256 head = Encoded.partOf(proof, HEAD);
+        uint256 state = Encoded.partOf(proof, STATE);
+        uint256 claimed = Encoded.partOf(proof, CLAIMED);
+        uint256 better = Encoded.partOf(proof, BETTER);
+        uint256 shown = ShownAnswers.lengthOf(
+            Encoded.partOf(proof, CLASS), Encoded.partOf(proof, MODEL), Encoded.partOf(proof, DRAW)
+        );
+        // Some lengths below 2^32.
+        unchecked {
+            uint256 named = Encoded.padded(Encoded.lengthOf(head, 0)) + Encoded.padded(Encoded.lengthOf(head, 1))
+                + Encoded.padded(Encoded.lengthOf(Encoded.partOf(proof, REQUEST), 0))
+                + Encoded.padded(Encoded.lengthOf(proof, SIGNATURE));
+            uint256 rows = Encoded.padded(Encoded.lengthOf(state, 3)) + Encoded.padded(Encoded.lengthOf(claimed, 0))
+                + Encoded.padded(Encoded.lengthOf(better, 0));
+            uint256 words = Encoded.lengthOf(Encoded.partOf(proof, TOKEN), 3) + Encoded.lengthOf(state, 4)
+                + Encoded.lengthOf(head, 6) + Encoded.lengthOf(claimed, 1) + Encoded.lengthOf(better, 1);
+            return EMPTY + shown + named + rows + 32 * words;
+        }
     }
 
     /// @inheritdoc IProofs

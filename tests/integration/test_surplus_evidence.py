@@ -23,6 +23,14 @@ from troth.protocol.market.token_proofs import TokenProof
 
 pytestmark = [pytest.mark.chain]
 
+WORD = 32
+PARTS = {
+    "class": (1, 1), "model": (2, 0), "signature": (12,), "request": (13, 0), "token's siblings": (15, 3),
+    "row": (16, 3), "later rows": (16, 4), "head's name": (18, 0), "head's dtype": (18, 1), "head's siblings": (18, 6),
+    "claimed row": (19, 0), "its siblings": (19, 1), "better row": (20, 0), "its own siblings": (20, 1),
+}  # fmt: skip
+"""Of a proof in calldata, words in which offsets of parts stand, and of parts of these."""
+
 Trials = Callable[..., AbstractAsyncContextManager[Trial]]
 
 
@@ -78,3 +86,30 @@ async def test_a_proof_of_words_that_nobody_looks_at_or_registered_convicts_nobo
             assert rejection is not None, "it convicts, and is paid for"
             assert rejection.name == "SurplusEvidence"
         await trial.opener.courtroom.send(convict_by_proof(contracts, token_proofs.encode(honest, contracts)))
+
+
+def length_of(data: bytes, part: tuple[int, ...]) -> int:
+    """Where the length of a part stands."""
+    place = 4 + int.from_bytes(data[4 : 4 + WORD], "big")
+    for word in part:
+        place += int.from_bytes(data[place + WORD * word : place + WORD * (word + 1)], "big")
+    return place
+
+
+async def test_a_part_that_says_it_is_longer_convicts_nobody(trials: Trials) -> None:
+    """The bytes behind would count as its own: who reads it finds other words than were signed, or none so far."""
+    async with trials() as trial:
+        contracts = trial.scene.stage.market.contracts
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(contracts, b"")
+        data = read_call(Part.EVIDENCE, call.call.data).value("evidence")
+        place = length_of(data, PARTS["signature"])
+        assert int.from_bytes(data[place : place + WORD], "big") == 65
+        for name, part in PARTS.items():
+            place = length_of(data, part)
+            length = int.from_bytes(data[place : place + WORD], "big")
+            step = 1 if name.endswith(("siblings", "later rows")) else WORD
+            for said, zeros in ((length + step, WORD), (length + 2**32, 0), (length + 2**64, 0), (2**256 - step, 0)):
+                longer = data[:place] + said.to_bytes(WORD, "big") + data[place + WORD :] + bytes(zeros)
+                rejection = (await trial.opener.courtroom.simulate(convict_by_proof(contracts, longer))).rejection
+                assert rejection is not None, (name, said)
+        await trial.opener.courtroom.send(convict_by_proof(contracts, data))

@@ -15,7 +15,7 @@ from support.market_scene import DOMAIN, TAB, hash_of
 from support.reviewer_seat import NODE_SALT, REVIEWER, SCENE, Seat, true_states, whole
 from support.scripted_court import WINDOWS
 
-from troth.cases import calls, hearing, sharing
+from troth.cases import calls, context, hearing
 from troth.cases import evidence as files
 from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
@@ -273,7 +273,7 @@ async def test_rows_are_read_once_for_all_their_pieces(seat: Seat, monkeypatch: 
             await asyncio.sleep(0)
             return b"r" * 100 if segment == 0 else None
 
-    monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.05)
+    monkeypatch.setattr(context, "KEPT_SECONDS", 0.05)
     case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), holdings=Holdings())
 
     async def fetch(start: int, segment: int = 0) -> tuple[Any, bytes]:

@@ -6,7 +6,8 @@ the drawn reviewers of a live case alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from troth.cases.evidence import Evidence
 from troth.cases.foreseeing import foreseen
 from troth.cases.gathering import holders_of
 from troth.cases.reviewing import Reviewer
-from troth.cases.sharing import RowsInPieces
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import CasePhase, CaseState
@@ -43,6 +43,9 @@ from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.identity import Operator
 
 LIMITS = ChannelLimits(in_flight=32, in_flight_per_connection=8, in_flight_bytes=128 * 2**20, connections=64)
+KEPT_SECONDS = 10.0
+"""For which rows stay after the last piece that somebody asked for; those of a long text may have half a gigabyte."""
+ReadRows = Callable[[Hash32, int], Awaitable[bytes | None]]
 _REMEDY = "Look up the case on the chain, and compare both views of it."
 
 
@@ -54,6 +57,31 @@ class Holdings(Protocol):
 
     async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
         """The salt of the order's heads, then the rows that a segment gave."""
+
+
+class RowsInPieces:
+    """The rows of one segment at a time, read once while they are fetched: reviewers of a case ask for the same ones at
+    the same time, piece by piece."""
+
+    def __init__(self) -> None:
+        self._reading = asyncio.Lock()
+        self._place: tuple[Hash32, int] | None = None
+        self._rows: bytes | None = None
+        self._end: asyncio.TimerHandle | None = None
+
+    async def of(self, order: Hash32, segment: int, read: ReadRows) -> bytes | None:
+        """What ``read`` gives, or gave a moment ago; None is not kept."""
+        async with self._reading:
+            if self._rows is None or self._place != (order, segment):
+                self._forget()
+                self._place, self._rows = (order, segment), await read(order, segment)
+            if self._end is not None:
+                self._end.cancel()
+            self._end = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
+            return self._rows
+
+    def _forget(self) -> None:
+        self._place = self._rows = None
 
 
 @dataclass(slots=True)

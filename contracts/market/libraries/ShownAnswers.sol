@@ -7,7 +7,6 @@ import {Encoded} from "../../libraries/Encoded.sol";
 import {WeightsTree} from "../../libraries/WeightsTree.sol";
 import {IProofs, ShownRequest, ShownToken} from "../interfaces/IProofs.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {ExecutionClass, ModelDescriptor} from "../interfaces/MarketTypes.sol";
 import {Order, Result, VrfProof} from "../interfaces/Signed.sol";
 import {Messages} from "./Messages.sol";
 import {Orders} from "./Orders.sol";
@@ -33,6 +32,11 @@ library ShownAnswers {
     uint256 private constant TERMS = 45;
     /// @dev A draw has one for each counter that was skipped, beside the fixed ones.
     uint256 private constant MOST_HINTS = EcVrf.FIXED_HINTS + 255;
+    /// @dev Words of class, model and draw in which the offsets of what has no fixed length stand.
+    uint256 private constant NAME = 1;
+    uint256 private constant ARCHITECTURE = 0;
+    uint256 private constant VRF_PROOF = 0;
+    uint256 private constant VRF_HINTS = 1;
     bytes1 private constant PLAIN = 0x01;
     /// @dev top_k or min_p leaves tokens out.
     bytes1 private constant WITH_CUTS = 0x03;
@@ -40,14 +44,15 @@ library ShownAnswers {
     /// @notice Bytes of what a proof shows of class, model and draw, and no more than these have: a class that nobody
     ///         registered may have any text, a draw that no noise follows from any bytes. The signature of an order is
     ///         nothing that a proof needs: nobody looks at it.
-    function lengthOf(ExecutionClass calldata class, ModelDescriptor calldata model, VrfProof calldata draw)
-        internal
-        pure
-        returns (uint256)
-    {
-        return Encoded.padded(Math.min(bytes(class.name).length, PlainText.MAXIMUM_TEXT))
-            + Encoded.padded(Math.min(bytes(model.architecture).length, PlainText.MAXIMUM_TEXT))
-            + Encoded.padded(Math.min(draw.proof.length, EcVrf.PROOF_BYTES)) + 32 * Math.min(draw.hints.length, MOST_HINTS);
+    /// @param class where its words begin in the calldata; so of `model` and `draw`
+    function lengthOf(uint256 class, uint256 model, uint256 draw) internal pure returns (uint256) {
+        // Some lengths below 2^32.
+        unchecked {
+            return Encoded.padded(Math.min(Encoded.lengthOf(class, NAME), PlainText.MAXIMUM_TEXT))
+                + Encoded.padded(Math.min(Encoded.lengthOf(model, ARCHITECTURE), PlainText.MAXIMUM_TEXT))
+                + Encoded.padded(Math.min(Encoded.lengthOf(draw, VRF_PROOF), EcVrf.PROOF_BYTES))
+                + 32 * Math.min(Encoded.lengthOf(draw, VRF_HINTS), MOST_HINTS);
+        }
     }
 
     /// @notice Reverts unless the result is that of the order's last segment, which alone chooses tokens.
