@@ -127,15 +127,19 @@ async def test_over_several_tasks_the_weakest_stands_out_from_honest_nodes(
     assert max(honest) < 0.5 < 0.75 < float(np.mean(cheats)), (honest, cheats)
 
 
-async def test_int8_in_a_third_of_the_layers_costs_stake_in_most_tasks(
+async def test_int8_in_a_third_of_the_layers_costs_stake_over_several_tasks(
     folder: ModelFolder, engine: TorchEngine
 ) -> None:
+    """What shaken runs draw decides in some texts: of eight draws the first was beyond the second cut in six, the second
+    in none, and the others in all."""
     rules, found = rules_of(folder, EIGHTH_RULES), []
     for text in TEXTS:
         tokens = tokens_of(folder, text)
         found.append(await judged(engine, rules, tokens, cheated(folder, tokens, THIRD)))
+    held = [one.states.held for one in found]
     assert all(one.refused for one in found)
-    assert sum(one.for_a_court for one in found) >= 3, [one.states.held for one in found]
+    assert sum(one.for_a_court for one in found) >= len(TEXTS) / 2, held
+    assert float(np.mean(held)) > SECOND_CUT / 1e6, held
 
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])
