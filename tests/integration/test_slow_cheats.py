@@ -130,8 +130,8 @@ async def test_over_several_tasks_the_weakest_stands_out_from_honest_nodes(
 async def test_int8_in_a_third_of_the_layers_costs_stake_over_several_tasks(
     folder: ModelFolder, engine: TorchEngine
 ) -> None:
-    """What shaken runs draw decides in some texts: of eight draws the first was beyond the second cut in six, the second
-    in none, and the others in all."""
+    """What shaken runs draw decides in some texts: of eight draws the first text was beyond the second cut in six, the
+    second in none, and the others in all."""
     rules, found = rules_of(folder, EIGHTH_RULES), []
     for text in TEXTS:
         tokens = tokens_of(folder, text)
