@@ -22,6 +22,8 @@ from troth.protocol.types import Address
 
 VOUCHER_REFUSALS = frozenset({"voucher_refused", "invalid_voucher"})
 """Codes of refusals that a newer word of the tab mends."""
+CLAIMS_UNACKNOWLEDGED = "claims_unacknowledged"
+"""A scheduler's word for a tab of which a claim was paid, and not acknowledged since."""
 
 
 def unknown_until(order: Order, parameters: Parameters) -> int:
@@ -76,6 +78,16 @@ class EntryFailed(ClientError):
     def __init__(self, what: str, *, silent: bool = False) -> None:
         super().__init__(what, "", "The scheduler is asked.")
         self.silent = silent
+
+
+def refusal_remedy(code: str, tab: str) -> str:
+    """What to do where a scheduler refuses the words of a tab; empty: it says so itself."""
+    if code == CLAIMS_UNACKNOWLEDGED:
+        return (
+            "Ask again in a minute: what a claim was paid is acknowledged by itself, once this client has seen it on "
+            "chain. `troth client receipts` shows what waits."
+        )
+    return other_copy_remedy(tab) if code in VOUCHER_REFUSALS else ""
 
 
 def other_copy_remedy(tab: str) -> str:

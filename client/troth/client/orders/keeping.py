@@ -30,6 +30,7 @@ from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
 from troth.client.orders.updates import CourseStep
 from troth.client.tabs.books import OwnTab
+from troth.client.tabs.claims_paid import acknowledge_claimed
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, Admitted, OpenOrder, Submission
@@ -96,6 +97,7 @@ class OrderKeeper:
         """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
             tab_context = self.session.tab_context_of(record.identifier)
+            self._acknowledge_claimed(record)
             for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._apart(entry, self._look_after(tab_context, entry))
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
@@ -278,6 +280,14 @@ class OrderKeeper:
         return True
 
     # ---- claims
+
+    def _acknowledge_claimed(self, record: OwnTab) -> None:
+        """Before anything else of the tab: what was paid on chain is not to be refunded here."""
+        count = acknowledge_claimed(self.session, record.identifier)
+        if count:
+            about = f"a claim on tab 0x{record.identifier.hex()[:10]} was paid on chain"
+            what = f"{count} answers are" if count > 1 else "the answer is"
+            self.report(None, f"{about}: {what} acknowledged, which costs nothing more")
 
     async def _watch_claim(self, record: OwnTab) -> None:
         """Object to a claim that shows more than is owed, and strike it where it was not shown."""

@@ -14,7 +14,8 @@ from typing import Protocol
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
-from troth.client.tabs.books import TabBooks, behind, is_newer
+from troth.client.tabs.books import TabBooks, is_newer
+from troth.client.tabs.claims_paid import acknowledge_claimed, behind
 from troth.client.tabs.errors import TabBehind
 from troth.client.tabs.keys import Keyring
 from troth.protocol.errors import ProtocolError
@@ -69,6 +70,7 @@ async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: Ma
             return False
         raise
     taken = take_over(session, tab_context, shown)
+    acknowledge_claimed(session, tab_context.identifier)
     if behind(session.books.record(tab_context.identifier).book, session.state):
         raise _behind(session, tab_context)
     return taken
