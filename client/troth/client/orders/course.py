@@ -33,6 +33,7 @@ from troth.client.orders.failing import (
     OrderStalled,
     OrderUnseen,
     refusal_remedy,
+    refused_as,
     unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
@@ -396,7 +397,7 @@ class Course:
             shown = f"{error.shortfall} units short"
             return OrderFailed(error.what, shown, f"Run `{command}`.", shortfall=error.shortfall, tab=name)
         remedy = refusal_remedy(error.code, name[:12]) or error.remedy
-        return OrderFailed(error.what, error.value, remedy or "Ask another scheduler.")
+        return refused_as(error.code)(error.what, error.value, remedy or "Ask another scheduler.")
 
     def _broken(self, error: Exception) -> Exception:
         what = getattr(error, "what", str(error))

@@ -28,6 +28,7 @@ from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
+from troth.client.orders.taken_over import find_out, is_undecided
 from troth.client.orders.updates import CourseStep
 from troth.client.tabs.books import OwnTab
 from troth.client.tabs.claims_paid import acknowledge_claimed
@@ -139,6 +140,8 @@ class OrderKeeper:
             pay(self.session, entry, owed)
             return
         await self._summon(entry)
+        if is_undecided(entry) and self._is_time(entry.identifier):
+            await self._find_out(tab_context, entry)
         if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
             await self._to_court(entry)
         is_time = self._is_certain(entry) or self._is_time(entry.identifier)
@@ -150,6 +153,16 @@ class OrderKeeper:
                     await self._go_on(tab_context, entry)
             finally:
                 self.session.journal.release(entry.identifier)
+
+    async def _find_out(self, tab_context: TabContext, entry: OrderRecord) -> None:
+        """What became of an order that was taken over while it ran."""
+        self._put_off(entry.identifier)
+        try:
+            await find_out(self.session, tab_context, entry)
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            _log.info("an order that was taken over is looked after again later: %s", type(error).__name__)
 
     def _goes_on(self, entry: OrderRecord) -> bool:
         return entry.phase in RUNNING or self._check_may_come(entry)
