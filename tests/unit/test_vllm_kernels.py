@@ -121,8 +121,9 @@ def no_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "multiplies_bfloat16", lambda: False)
 
 
+@pytest.mark.usefixtures("no_instructions")
 @pytest.mark.parametrize("rows", [1, FEWEST - 1, FEWEST, 30])
-def test_bfloat16_without_instructions_is_summed_in_float32_and_rounded_once(no_instructions: None, rows: int) -> None:
+def test_bfloat16_without_instructions_is_summed_in_float32_and_rounded_once(rows: int) -> None:
     kernel = Kernel()
     layer = layer_of(kernel, torch.bfloat16, biased=True)
     widen(layer)
