@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -97,6 +98,12 @@ def test_no_number_is_paid_twice_and_nothing_honest_is_lost(plan: list[tuple[str
             if wanted:
                 claim, _ = claims.claim_of(voucher, wanted)
                 play.state, _ = tabs.redeem(play.state, claims.owed(voucher, claim))
+        book = play.payee
+        assert book.exposure == sum(book.worth.values())
+        assert book.unpaid == tuple(number for number in outstanding(book.best) if number in book.worth)
+        assert book.left_by(play.payer.voucher) == sum(
+            worth for number, worth in book.worth.items() if not is_acknowledged(play.payer.voucher, number)
+        )
         assert play.state.redeemed <= sum(fees.values())
         assert play.state.redeemed + play.state.balance == OPEN.balance
     # In the end the payee claims all that is outstanding: every fee is paid, once.
@@ -105,6 +112,23 @@ def test_no_number_is_paid_twice_and_nothing_honest_is_lost(plan: list[tuple[str
     shown = claims.owed(voucher, claims.claim_of(voucher, wanted)[0]) if wanted else voucher.spent
     play.state, _ = tabs.redeem(play.state, shown)
     assert play.state.redeemed == sum(fees.values())
+
+
+class _Unsummed(dict[int, int]):
+    def values(self) -> Any:
+        raise AssertionError("all open numbers are added up")
+
+
+def test_an_order_does_not_add_up_all_that_is_open() -> None:
+    """A client's program may have thousands of open numbers, and each order added all of them up six times."""
+    first = Voucher(TAB, 0, 300, 300, 0, 0)
+    book = PayeeBook(first, _Unsummed(dict.fromkeys(range(1, 301), 1)), 300)
+    word = replace(first, authorised=305, sequence=301)
+    assert book.left_by(word) == 300
+    after = tabs.admit(tabs.accept(book, word), 301, 5, OPEN)
+    assert after.exposure == sum(after.worth.values()) == 305
+    answered = tabs.served(PayeeBook(after.best, _Unsummed(after.worth), after.exposure), 301, 2)
+    assert answered.exposure == sum(answered.worth.values()) == 302
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.data())

@@ -12,7 +12,7 @@ refuses a word that forgets; what it accepted before stays payable whatever come
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.signed import Order
@@ -34,6 +34,12 @@ def is_acknowledged(voucher: Voucher, number: int) -> bool:
     if distance < 0:
         return False
     return distance >= WINDOW or not voucher.exceptions >> distance & 1
+
+
+def acknowledges_alike(voucher: Voucher, other: Voucher) -> bool:
+    """Whether both pay for the same numbers."""
+    mine, others = (voucher.acknowledged_through, voucher.exceptions), (other.acknowledged_through, other.exceptions)
+    return mine == others
 
 
 def exceptions_of(voucher: Voucher) -> tuple[int, ...]:
@@ -176,15 +182,23 @@ class PayeeBook:
     """What a payee holds of one tab: the best voucher it was given, and the worth of what is not acknowledged yet.
 
     ``worth`` holds the most that a running order can cost, then the fee of its results. ``exposure`` is work that only
-    a claim would pay: what a payee risks with this payer.
+    a claim would pay: what a payee risks with this payer. It is the sum of ``worth``; who knows it gives it as
+    ``total``, since a busy tab has thousands of open numbers, and each order makes three books.
     """
 
     best: Voucher
     worth: Mapping[int, int] = field(default_factory=dict)
     exposure: int = field(init=False, repr=False, compare=False)
+    total: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "exposure", sum(self.worth.values()))
+    def __post_init__(self, total: int | None) -> None:
+        object.__setattr__(self, "exposure", sum(self.worth.values()) if total is None else total)
+
+    def left_by(self, voucher: Voucher) -> int:
+        """Worth of what a voucher would leave open."""
+        if acknowledges_alike(voucher, self.best):
+            return self.exposure
+        return sum(worth for number, worth in self.worth.items() if not is_acknowledged(voucher, number))
 
     @property
     def payable(self) -> int:
@@ -216,9 +230,10 @@ def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:
         if getattr(voucher, name) < getattr(best, name):
             what = f"The voucher goes backwards: {name} was {getattr(best, name)}"
             raise InvalidVoucher(what, getattr(voucher, name), "Go on from the newest voucher that was signed.")
-    if (voucher.acknowledged_through, voucher.exceptions) == (best.acknowledged_through, best.exceptions):
+    if acknowledges_alike(voucher, best):
         # Orders are many, acknowledgements few: nothing is paid by this word that was not paid before.
-        return PayeeBook(voucher, _left(book.worth, voucher))
+        _require_authorised(voucher, book.exposure)
+        return PayeeBook(voucher, book.worth, book.exposure)
     again = [number for number in exceptions_of(voucher) if number <= best.sequence and is_acknowledged(best, number)]
     if again:
         what = "Numbers that were acknowledged are exceptions now"
@@ -227,17 +242,16 @@ def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:
     if voucher.spent - best.spent < sum(paid.values()):
         what = f"The voucher acknowledges numbers worth {sum(paid.values())} and pays less"
         raise InvalidVoucher(what, voucher.spent - best.spent, "Pay what was acknowledged, or leave it excepted.")
-    left = {number: worth for number, worth in book.worth.items() if number not in paid}
-    return PayeeBook(voucher, _left(left, voucher))
+    after = PayeeBook(voucher, {number: worth for number, worth in book.worth.items() if number not in paid})
+    _require_authorised(voucher, after.exposure)
+    return after
 
 
-def _left(left: Mapping[int, int], voucher: Voucher) -> Mapping[int, int]:
+def _require_authorised(voucher: Voucher, outstanding_worth: int) -> None:
     """Rule (5) of ``accept``."""
-    outstanding_worth = sum(left.values())
     if voucher.authorised - voucher.spent < outstanding_worth:
         what = f"Numbers worth {outstanding_worth} are outstanding, more than the voucher authorises"
         raise InvalidVoucher(what, voucher.authorised - voucher.spent, "Authorise what is outstanding.")
-    return left
 
 
 def admit(book: PayeeBook, number: int, most: int, state: TabState) -> PayeeBook:
@@ -253,7 +267,7 @@ def admit(book: PayeeBook, number: int, most: int, state: TabState) -> PayeeBook
     if number - voucher.acknowledged_through > SPAN - WINDOW:
         what = f"This number is too far from what is acknowledged: no claim covers more than {SPAN}"
         raise InvalidVoucher(what, number, "Order with the next number.")
-    after = PayeeBook(voucher, {**book.worth, number: most})
+    after = PayeeBook(voucher, {**book.worth, number: most}, book.exposure + most)
     if voucher.authorised - voucher.spent < after.exposure:
         what = f"With this order {after.exposure} would be outstanding, more than the voucher authorises"
         raise InvalidVoucher(what, voucher.authorised - voucher.spent, "Authorise each order in full.")
@@ -269,4 +283,4 @@ def served(book: PayeeBook, number: int, fee: int) -> PayeeBook:
     """The book with an order's fee in place of its bound, 0 if it failed; raises InvalidVoucher if not admitted."""
     if not 0 <= fee <= book.worth.get(number, -1):
         raise InvalidVoucher("This number was not admitted at such a price", (number, fee), "Check the book.")
-    return PayeeBook(book.best, {**book.worth, number: fee})
+    return PayeeBook(book.best, {**book.worth, number: fee}, book.exposure - book.worth[number] + fee)

@@ -25,7 +25,6 @@ from troth.protocol.market.errors import InvalidDrawRequest, InvalidOrder, Inval
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Admission, Order, Promise
 from troth.protocol.market.signed import Work as WorkKind
-from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Ask, PotKind, TabState, Voucher
 from troth.protocol.market.views import scheduler_of
 from troth.protocol.masks import compiled
@@ -247,7 +246,7 @@ def _check_money(context: SchedulerContext, sent: Submission, view: OrderView) -
     _check_claims(context, sent)
     book = context.client_tabs.book(order.tab)
     spent = max(book.best.spent, sent.voucher.message.spent)
-    shortfall = spent + _left(context, order, sent) + order.max_fee - (state.balance + state.redeemed)
+    shortfall = spent + book.left_by(sent.voucher.message) + order.max_fee - (state.balance + state.redeemed)
     if shortfall > 0:
         what = f"The tab covers {state.balance + state.redeemed}, and {shortfall} are missing"
         raise TabTooSmall(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
@@ -263,11 +262,6 @@ def _check_claims(context: SchedulerContext, sent: Submission) -> None:
         what = f"Claims were paid from this tab: {paid} in all, and the voucher acknowledges {said}"
         remedy = "Acknowledge what was claimed, which costs nothing more, or use another tab."
         raise ClaimsUnacknowledged(what, said, remedy)
-
-
-def _left(context: SchedulerContext, order: Order, sent: Submission) -> int:
-    worth = context.client_tabs.book(order.tab).worth
-    return sum(most for number, most in worth.items() if not is_acknowledged(sent.voucher.message, number))
 
 
 def _draw(asked: _CheckedOrder) -> _DrawnNodes:

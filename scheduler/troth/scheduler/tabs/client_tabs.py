@@ -97,7 +97,7 @@ class ClientTabs:
             after, used = life.take_on(before, order, held.best, view), held.best
         leaves = {} if held is None else held.leaves
         leaves[order.sequence] = OpenLeaf(messages.order_id(order, view.domain), view.block)
-        return used, self._changed(ClientTab(view.tab, after, used, leaves), before)
+        return used, self._changed(ClientTab(view.tab, after, used, leaves), before, number=order.sequence)
 
     def acknowledge(
         self, tab: Tab, voucher: Signed[Voucher], domain: Domain, key_check: KeyCheck
@@ -119,15 +119,17 @@ class ClientTabs:
             return []  # its client has acknowledged it already
         leaf = held.leaves[number]
         held.leaves[number] = OpenLeaf(leaf.order, block)
-        return self._changed(replace(held, book=tabs.served(held.book, number, fee)), held.book, again=number)
+        return self._changed(replace(held, book=tabs.served(held.book, number, fee)), held.book, number=number)
 
     def withdraw(self, tab_id: Hash32, number: int) -> None:
         """Forget an order that could not be stored: nothing about it was signed."""
         held = self._tabs[tab_id]
         left = {one: worth for one, worth in held.book.worth.items() if one != number}
         self._changed(replace(held, book=PayeeBook(held.book.best, left)), held.book)
+        held.leaves.pop(number, None)
 
-    def _changed(self, after: ClientTab, before: PayeeBook, again: int | None = None) -> list[Statement]:
+    def _changed(self, after: ClientTab, before: PayeeBook, number: int | None = None) -> list[Statement]:
+        """What stores a tab of which one number was entered or changed, and others acknowledged by a newer word."""
         tab_id = messages.tab_id(after.tab)
         self._tabs[tab_id] = after
         old, new = before.worth, after.book.worth
@@ -138,10 +140,11 @@ class ClientTabs:
                 (tab_id, canonical.encode(Kept(after.tab, after.best))),
             )
         ]
-        for number in old.keys() - new.keys():
-            after.leaves.pop(number, None)
-            statements.append(("DELETE FROM client_number WHERE tab = ? AND number = ?", (tab_id, number)))
-        for number in (new.keys() - old.keys()) | ({again} if again is not None else set()):
+        acknowledged = () if tabs.acknowledges_alike(before.best, after.book.best) else old.keys() - new.keys()
+        for gone in acknowledged:
+            after.leaves.pop(gone, None)
+            statements.append(("DELETE FROM client_number WHERE tab = ? AND number = ?", (tab_id, gone)))
+        if number is not None:
             leaf = after.leaves[number]
             values = (tab_id, number, str(new[number]), leaf.order, leaf.block)
             statements.append(("INSERT OR REPLACE INTO client_number VALUES (?, ?, ?, ?, ?)", values))
