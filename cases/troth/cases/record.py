@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from troth.cases.errors import AlreadyPledged, CaseStorageError
-from troth.chain.formats import SIGNED, claim_format
+from troth.chain.formats import SIGNED, claim_format, private
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import Reveal
 from troth.protocol.tensors import RowArray
@@ -47,8 +47,8 @@ class Record:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         try:
-            self._database = sqlite3.connect(folder / "pledged.sqlite", isolation_level=None, check_same_thread=False)
-            (folder / "pledged.sqlite").chmod(0o600)
+            file = private(folder / "pledged.sqlite")
+            self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             claim_format(self._database, FORMAT, SIGNED)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
