@@ -16,6 +16,7 @@ from support.order_market import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDUL
 from troth.node.earning.books import NodeBooks, NodeLedger, NotPaid
 from troth.node.earning.database import NodeDatabase
 from troth.node.earning.leaf import Stage
+from troth.node.errors import NodeStorageError
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, claims, tabs
@@ -70,6 +71,30 @@ def take_on_and_fail(kept: NodeBooks, payer: tabs.PayerBook, standing: NodeLedge
     with kept._database.transaction():
         kept.take_on(pay(later, number), ME, standing, limit=10**9, now=0.0)
         raise InterruptedError
+
+
+def take_on_with_a_full_disk(kept: NodeBooks, pay_for: Pay, standing: NodeLedger) -> None:
+    """An order whose other records find no room."""
+    connection = kept._database._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages + 3}")
+    with kept._database.transaction():
+        kept.take_on(pay_for, ME, standing, limit=10**9, now=0.0)
+        kept._database.write("INSERT INTO others VALUES (zeroblob(1000000))")
+
+
+def test_a_full_disk_leaves_nothing_remembered_that_is_not_written() -> None:
+    """SQLite itself takes back the whole transaction where the disk is full."""
+    with books() as kept:
+        kept._database.create("CREATE TABLE others (what BLOB)")
+        standing = ledger()
+        payer, number = tabs.order_next(tabs.PayerBook(TAB_ID), PRICE, standing.state.tab_state(TAB_ID))
+        with pytest.raises(NodeStorageError, match="full"):
+            take_on_with_a_full_disk(kept, pay(payer, number), standing)
+        assert kept.open_leaves(TAB_ID) == NodeBooks(kept._database).open_leaves(TAB_ID) == ()
+        kept._database._connection.execute("PRAGMA max_page_count=1000000")
+        kept.take_on(pay(payer, number), ME, standing, limit=10**9, now=0.0)
+        assert kept.book(TAB_ID, standing).exposure == PRICE
 
 
 STEPS = st.lists(

@@ -223,7 +223,9 @@ async def test_a_node_shows_its_trace_when_asked_and_by_itself(seat: Seat) -> No
 async def test_prompts_are_dropped_with_the_case(seat: Seat) -> None:
     seat.gatherer.inbox.keep(seat.court.case_id, "evidence", 0, b"prompt")
     await seat.look()
+    await seat.pledge()
     assert list(seat.gatherer.inbox.every(seat.court.case_id, "evidence", 0)) == [b"prompt"]
+    assert len(seat.reviewer._preparing) == len(seat.reviewer._pledge_asked) == len(seat.record.hearings()) == 1
     seat.court.mine(WINDOWS.commit_window + 1)
     await seat.court.send(calls.expire(seat.court.contracts, seat.court.case))
     seat.court.mine(WINDOWS.lookahead + WINDOWS.draw_window + 1)
@@ -231,6 +233,7 @@ async def test_prompts_are_dropped_with_the_case(seat: Seat) -> None:
     await seat.look()
     assert seat.gatherer.inbox.cases() == ()
     assert seat.record.hearings() == ()
+    assert not {*seat.reviewer._preparing, *seat.reviewer._pledge_asked, *seat.reviewer._shown_asked}
 
 
 async def test_only_reviewers_are_given_prompts(seat: Seat) -> None:

@@ -56,5 +56,6 @@ def test_the_rest_of_a_huge_line_is_not_asked_as_further_questions() -> None:
 
 
 def test_text_from_strangers_cannot_steer_the_terminal() -> None:
+    assert printable("a\ud800b\udfff\U0001f600") == "ab\U0001f600"
     assert printable("a\x1b[2Jb\x07\x9bc\u202ed\te\nf") == "a[2Jbcd\te\nf"
     assert printable_line("a\nb" + "x" * 1000, 10) == "a bxxxxxxx…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from troth.audit.findings import ShownFindings
 from troth.cases.journal import CaseJournal
 from troth.cases.record import Record
+from troth.chain.formats import all_or_nothing, private
 from troth.chain.store import EventStore
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.tabs.store import TabStore
@@ -150,3 +152,55 @@ async def test_the_schedulers_file_of_before_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(Exception, match="its format is 1, this one's is 2"):
         SchedulerDatabase(path)
+
+
+PUBLIC = {"events", "findings", "the explorer's index"}
+"""Files that hold what the chain and schedulers tell everybody: other users' programs may read them."""
+
+
+@pytest.mark.parametrize("kind", sorted(FILES.keys() - PUBLIC))
+def test_no_other_user_reads_a_file_whatever_the_folder_allows(kind: str, tmp_path: Path) -> None:
+    """Prompts, vouchers, secrets of orders; also in the journals that SQLite keeps beside a file."""
+    name, make = FILES[kind]
+    tmp_path.chmod(0o755)
+    store = make(tmp_path / name)
+    modes = {one.name: oct(stat.S_IMODE(one.stat().st_mode)) for one in tmp_path.rglob("*") if one.is_file()}
+    asyncio.run(closed(store))
+    assert modes
+    assert set(modes.values()) == {"0o600"}, modes
+
+
+def write(database: sqlite3.Connection, *statements: str, broken_off: bool = False) -> None:
+    with all_or_nothing(database):
+        for statement in statements:
+            database.execute(statement)
+        if broken_off:
+            raise InterruptedError
+
+
+def write_within(database: sqlite3.Connection) -> None:
+    with all_or_nothing(database):
+        database.execute("INSERT INTO some VALUES (3)")
+        write(database)
+
+
+def test_what_a_full_disk_or_an_error_interrupts_is_not_written_and_the_next_one_is(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "file.sqlite", isolation_level=None)
+    write(database, "CREATE TABLE some (thing BLOB)")
+    with pytest.raises(InterruptedError):
+        write(database, "INSERT INTO some VALUES (1)", broken_off=True)
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count={pages + 1}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        write(database, "INSERT INTO some VALUES (2)", "INSERT INTO some VALUES (zeroblob(100000))")
+    with pytest.raises(sqlite3.OperationalError, match="within a transaction"):
+        write_within(database)
+    assert database.execute("SELECT count(*) FROM some").fetchone() == (0,)
+    write(database, "INSERT INTO some VALUES (4)")
+    assert database.execute("SELECT thing FROM some").fetchall() == [(4,)]
+    database.close()
+
+
+def test_a_file_that_cannot_be_made_private_is_refused_as_one_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="unable to open database file"):
+        private(tmp_path / "nowhere" / "file.sqlite")

@@ -9,6 +9,7 @@ import pytest
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import canonical
+from troth.protocol.market.bodies import Failed
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Admission
 from troth.protocol.market.types import Tab
@@ -69,3 +70,11 @@ def test_addresses_are_addresses() -> None:
     assert canonical.decode(Tab, written, LIMIT) == tab
     with pytest.raises(InvalidField):
         canonical.decode(Tab, written.replace(b"0x" + b"1" * 40, b"0x" + b"1" * 39), LIMIT)
+
+
+def test_half_of_a_surrogate_pair_is_no_text() -> None:
+    """It could be neither kept, nor shown, nor sent on."""
+    whole, half = Failed("code", "\U0001f600"), Failed("code", "\ud83d")
+    assert canonical.decode(Failed, canonical.encode(whole), LIMIT) == whole
+    with pytest.raises(InvalidField, match="surrogates"):
+        canonical.decode(Failed, canonical.encode(half), LIMIT)

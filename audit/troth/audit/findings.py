@@ -9,7 +9,7 @@ from pathlib import Path
 
 from troth.audit.errors import SourceUnusable
 from troth.audit.report import Finding
-from troth.chain.formats import claim_format
+from troth.chain.formats import all_or_nothing, claim_format
 
 FORMAT = 1
 SCHEMA = "CREATE TABLE IF NOT EXISTS shown (finding TEXT PRIMARY KEY, message TEXT NOT NULL, since INTEGER NOT NULL)"
@@ -44,15 +44,12 @@ class ShownFindings:
         known = {name for (name,) in self._database.execute("SELECT finding FROM shown")}
         rows = [(name, one.message, block) for name, one in now.items() if name not in known]
         try:
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("DELETE FROM shown WHERE finding=?", [(name,) for name in known - now.keys()])
-            self._database.executemany("INSERT INTO shown VALUES (?,?,?)", rows)
-            self._database.execute("COMMIT")
+            with all_or_nothing(self._database):
+                gone = [(name,) for name in known - now.keys()]
+                self._database.executemany("DELETE FROM shown WHERE finding=?", gone)
+                self._database.executemany("INSERT INTO shown VALUES (?,?,?)", rows)
         except sqlite3.Error as error:
             raise SourceUnusable("The watcher's state takes nothing", "findings", str(error)) from error
-        finally:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
 
 
 def name_of(finding: Finding) -> str:

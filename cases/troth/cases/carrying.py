@@ -286,7 +286,8 @@ class Carrier:
             return
         evidence = _with_rows(followed, look.state.segment)
         if await self._parties.furnish(reviewer, case_id, evidence):
-            self._furnished.add(key)
+            going_on = self._journal.cases()
+            self._furnished = {one for one in self._furnished if one[0] in going_on} | {key}
 
     async def _ask_reveal(self, look: _Look, reviewer: Address) -> None:
         shown = await self._parties.show(reviewer, look.record.case_id, look.state.round)

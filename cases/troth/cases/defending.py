@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from troth.cases import calls, hearing
@@ -45,7 +45,6 @@ class Defender:
     account: Address
     traces: Traces
     depth: int = 0
-    _asked: set[Hash32] = field(default_factory=set)
 
     async def run(self) -> None:
         """Watch until cancelled; a chain that is away is waited for."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from troth.cases import evidence as files
 from troth.cases.errors import CaseStorageError
 from troth.cases.evidence import Evidence
-from troth.chain.formats import claim_format
+from troth.chain.formats import claim_format, private
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.proceedings import NodeReveal, Reveal
@@ -62,8 +62,7 @@ class CaseJournal:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
+            self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
             claim_format(self._database, FORMAT)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:

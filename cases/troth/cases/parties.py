@@ -6,6 +6,7 @@ Whoever does not answer is asked again later; it can always post and show its pa
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeVar
@@ -41,6 +42,8 @@ from troth.transport.identity import Operator
 PATIENCE = ChannelPatience(connect=5.0, request=20.0, longest_pause=2.0)
 FETCH_SECONDS, LEAST_RATE = 20.0, 1 << 19
 """For all of a material, with so many bytes a second on top: a reviewer that waits longer misses its window."""
+MOST_CHANNELS = 128
+"""Parties to which a connection is kept; that to the one spoken with longest ago goes first."""
 Kind = TypeVar("Kind")
 
 
@@ -74,11 +77,13 @@ class ChannelParties:
         self._operator = operator
         self._state = state
         self._patience = patience
-        self._channels: dict[tuple[Address, str, bytes], Channel] = {}
+        self._channels: OrderedDict[Address, Channel] = OrderedDict()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Close every connection."""
-        await asyncio.gather(*(one.close() for one in self._channels.values()), return_exceptions=True)
+        ending = [one.close() for one in self._channels.values()]
+        await asyncio.gather(*ending, *self._closing, return_exceptions=True)
 
     async def furnish(self, party: Address, case: Hash32, evidence: Evidence) -> bool:
         """Hand a reviewer what it needs, with the rows inside; whether it has all of it."""
@@ -164,12 +169,22 @@ class ChannelParties:
         known = self._state().parties.get(party)
         if known is None or not known.endpoint.startswith("https://") or party == self._operator.address:
             return None
-        key = (party, known.endpoint, bytes(known.tls_key_hash))
-        if key not in self._channels:
-            self._channels[key] = Channel(
+        held = self._channels.get(party)
+        if held is None or not held.leads_to(known.endpoint, known.tls_key_hash):
+            if held is not None:
+                self._close_later(held)
+            held = self._channels[party] = Channel(
                 known.endpoint, known.tls_key_hash, self._operator, party, patience=self._patience, path=PATH
             )
-        return self._channels[key]
+        self._channels.move_to_end(party)
+        while len(self._channels) > MOST_CHANNELS:
+            self._close_later(self._channels.popitem(last=False)[1])
+        return held
+
+    def _close_later(self, channel: Channel) -> None:
+        task = asyncio.create_task(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
 
 def _without_bytes(evidence: Evidence) -> Evidence:

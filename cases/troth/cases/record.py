@@ -7,6 +7,7 @@ and the same is shown. States, whose tiles are opened, lie in a file of their ow
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from troth.cases.errors import AlreadyPledged, CaseStorageError
-from troth.chain.formats import SIGNED, claim_format
+from troth.chain.formats import SIGNED, claim_format, private
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import Reveal
 from troth.protocol.tensors import RowArray
@@ -28,6 +29,9 @@ CREATE TABLE IF NOT EXISTS pledged (
     reveal BLOB NOT NULL
 ) WITHOUT ROWID;
 """
+
+_STATES = ".npy"
+_NAME = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,8 @@ class Record:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         try:
-            self._database = sqlite3.connect(folder / "pledged.sqlite", isolation_level=None, check_same_thread=False)
-            (folder / "pledged.sqlite").chmod(0o600)
+            file = private(folder / "pledged.sqlite")
+            self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             claim_format(self._database, FORMAT, SIGNED)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
@@ -107,11 +111,15 @@ class Record:
 
     def hearings(self) -> tuple[tuple[Hash32, Hash32], ...]:
         """Hearings with states on disk, with their cases."""
-        rows = self._database.execute("SELECT hearing, case_id FROM pledged")
-        return tuple((Hash32(one), Hash32(case)) for one, case in rows if self._path(Hash32(one)).is_file())
+        # By the files, which are few: a look at every block does not read all that was ever pledged.
+        query = "SELECT hearing, case_id FROM pledged WHERE hearing=?"
+        stems = (path.stem for path in self._folder.glob(f"*{_STATES}"))
+        names = [bytes.fromhex(stem) for stem in stems if _NAME.fullmatch(stem)]
+        rows = [self._database.execute(query, (name,)).fetchone() for name in names]
+        return tuple((Hash32(row[0]), Hash32(row[1])) for row in rows if row is not None)
 
     def _path(self, hearing: Hash32) -> Path:
-        return self._folder / f"{hearing.hex()}.npy"
+        return self._folder / f"{hearing.hex()}{_STATES}"
 
     def _save(self, hearing: Hash32, states: RowArray) -> None:
         path = self._path(hearing)

@@ -162,6 +162,12 @@ class Reviewer:
             record = state.cases.get(case_id)
             if record is not None and not record.live:
                 self.gatherer.inbox.forget(case_id)
+        if not (self._preparing or self._pledge_asked or self._shown_asked):
+            return
+        live = {hearing.hearing_of(record.state) for record in state.cases.values() if record.live}
+        self._preparing = {one: task for one, task in self._preparing.items() if one in live or not task.done()}
+        self._pledge_asked &= live
+        self._shown_asked &= live
 
     # ---- judging
 

@@ -6,14 +6,16 @@ import os
 import re
 from typing import TextIO
 
-# C0 and C1 controls but for tab and line feed, and the marks that reorder text around them (Unicode Bidi controls).
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 controls but for tab and line feed, the marks that reorder text around them (Unicode Bidi controls), and
+# halves of surrogate pairs, which are no text: whoever writes them out as UTF-8 stops there.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
 _ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "NOT CHECKED YET", "FAILED")
 
 
 def printable(text: str) -> str:
-    """`text` without escape sequences' first characters: it can no longer move the cursor or hide what was printed."""
+    """`text` without escape sequences' first characters: it can no longer move the cursor or hide what was printed, and
+    can be written out."""
     return _STEERING.sub("", text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, all_or_nothing, claim_format, private
 from troth.committee.challenges import Openings, PromptOpening, root_of
 from troth.committee.epochs import EpochFile, ExaminedList
 from troth.committee.errors import MemberConfigurationInvalid
@@ -54,8 +54,7 @@ class EpochStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database = sqlite3.connect(private(path), isolation_level=None)
         try:
             claim_format(self._database, FORMAT, SIGNED)
         except OtherFormat as error:
@@ -84,7 +83,7 @@ class EpochStore:
         """Keep the prompts that an epoch asks; they are never written again. ``texts``: of which this member made them,
         where it did."""
         root, data = root_of(openings), msgspec.json.encode(list(openings))
-        with self._writing():
+        with all_or_nothing(self._database):
             self._database.execute("INSERT OR IGNORE INTO openings VALUES (?, ?, ?)", (root, epoch, data))
             self._remember(openings, root)
             self._note_used(texts, len(openings))
@@ -99,7 +98,7 @@ class EpochStore:
     ) -> None:
         """Keep what this member asks by itself in an epoch, made of ``texts``."""
         data = msgspec.json.encode(list(openings))
-        with self._writing():
+        with all_or_nothing(self._database):
             self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?)", (epoch, seed, data))
             self._remember(openings, seed)
             self._note_used(texts, len(openings))
@@ -111,7 +110,7 @@ class EpochStore:
 
     def remember(self, openings: Sequence[PromptOpening], root: Hash32) -> None:
         """Note that a list of another member had these prompts: none of them is written again."""
-        with self._writing():
+        with all_or_nothing(self._database):
             self._remember(openings, root)
 
     def _remember(self, openings: Sequence[PromptOpening], root: bytes) -> None:
@@ -202,7 +201,3 @@ class EpochStore:
     def _one(self, statement: str, *values: object) -> tuple[bytes, ...] | None:
         row: tuple[bytes, ...] | None = self._database.execute(statement, values).fetchone()
         return row
-
-    def _writing(self) -> sqlite3.Connection:
-        self._database.execute("BEGIN IMMEDIATE")
-        return self._database

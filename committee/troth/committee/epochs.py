@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from troth.chain.adapter import Chain
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, claim_format, private
 from troth.chain.reputation import followed_reputation
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid, SignedOther
 from troth.protocol import committee_calls, typed_data, vrf
@@ -136,7 +136,7 @@ class EpochJournal:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database = sqlite3.connect(private(path), isolation_level=None)
         try:
             claim_format(self._database, FORMAT, SIGNED)
         except OtherFormat as error:

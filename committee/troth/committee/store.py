@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, claim_format, private
 from troth.committee.errors import MemberConfigurationInvalid, SignedOther
 
 KEPT_LISTS = 8
@@ -42,7 +42,7 @@ class MemberStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
         try:
             claim_format(self._database, FORMAT, SIGNED)
         except OtherFormat as error:

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, claim_format, private
 from troth.committee.errors import MemberConfigurationInvalid, TicketsRefused
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
@@ -85,8 +85,7 @@ class TicketKeyStore:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
         try:
             claim_format(self._database, FORMAT, SIGNED)
         except OtherFormat as error:

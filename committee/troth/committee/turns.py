@@ -331,7 +331,9 @@ class EpochTurns:
 
     async def _expel(self, moment: EpochMoment) -> None:
         """Bring two signatures of one member to the chain, once by us; others may be faster."""
-        for found in self.rater.store.equivocations():
+        known = tuple(self.rater.store.equivocations())
+        self._tried.intersection_update(known)
+        for found in known:
             if found.signer in moment.now.state.raters and found not in self._tried:
                 log.warning("%s signed two updates for epoch %d", found.signer, found.epoch)
                 with suppress(ChainRejected):

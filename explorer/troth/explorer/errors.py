@@ -3,7 +3,8 @@
 ExplorerError
 ├── IndexUnusable     the index's file cannot be opened, or is of another deployment
 ├── NoSuchFigure      no figure has this name
-└── NothingHere       the index knows no such node, task or case
+├── NothingHere       the index knows no such node, task or case
+└── TooManyAsk        all readers of the index are taken, and enough requests wait for one
 """
 
 from __future__ import annotations
@@ -25,3 +26,7 @@ class NoSuchFigure(ExplorerError):
 
 class NothingHere(ExplorerError):
     """What was asked for is not in the index."""
+
+
+class TooManyAsk(ExplorerError):
+    """No more requests are taken now; ``value`` is how many wait."""

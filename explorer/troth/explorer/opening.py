@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from troth.chain.formats import OtherFormat, claim_format
+from troth.chain.formats import OtherFormat, all_or_nothing, claim_format
 from troth.explorer.database import PATIENCE, Database, DatabaseFailed, FoundRows, QueryTooSlow, Row
 from troth.explorer.errors import IndexUnusable
 
@@ -112,13 +112,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """See Database."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
+        with self._failing(), all_or_nothing(self._connection):
             yield
-            self.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:
-                self.execute("ROLLBACK")
 
     @contextmanager
     def snapshot(self, seconds: float) -> Iterator[None]:

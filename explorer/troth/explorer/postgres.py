@@ -153,7 +153,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[None]:
-        self.execute(begin)
+        self._begin(begin)
         self._within = True
         try:
             yield
@@ -164,6 +164,15 @@ class PostgresDatabase(Database):
             raise
         finally:
             self._within = False
+
+    def _begin(self, begin: str) -> None:
+        """Begin; a reader whose connection turns out to be broken does so over another, since nothing was done yet."""
+        try:
+            self.execute(begin)
+        except DatabaseFailed:
+            if self._writes or not self._connection.closed:
+                raise
+            self.execute(begin)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

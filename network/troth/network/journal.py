@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.chain.formats import claim_format
+from troth.chain.formats import all_or_nothing, claim_format, private
 from troth.chain.records import TransactionReceipt
 from troth.network.errors import CreationRefused
 from troth.protocol.types import Address, Hash32, to_address, to_hash32
@@ -50,7 +50,7 @@ class CreationJournal:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(path, timeout=0.5, isolation_level=None)
+        self._database = sqlite3.connect(private(path), timeout=0.5, isolation_level=None)
         try:
             self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._database.execute("PRAGMA synchronous=FULL")
@@ -78,8 +78,7 @@ class CreationJournal:
         text = {name: json.dumps(value, sort_keys=True) for name, value in wish.items()}
         kept = dict(self._database.execute("SELECT name, value FROM wish").fetchall())
         if not kept:
-            with self._database:
-                self._database.execute("BEGIN")
+            with all_or_nothing(self._database):
                 self._database.executemany("INSERT INTO wish VALUES (?, ?)", sorted(text.items()))
             return
         if changed := sorted(name for name in text if kept.get(name) != text[name]):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from troth.chain.formats import SMALL_CACHE, claim_format
+from troth.chain.formats import SMALL_CACHE, all_or_nothing, claim_format, private
 from troth.node.errors import NodeStorageError
 from troth.protocol.findings import Kind, TaskFinding
 from troth.protocol.pooling import EMPTY, MarginSums, newest
@@ -41,8 +41,7 @@ class MarginPool:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
+            self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
             claim_format(self._database, FORMAT)
             self._database.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
         except sqlite3.Error as error:
@@ -88,16 +87,12 @@ class MarginPool:
     @contextmanager
     def _written(self) -> Iterator[None]:
         try:
-            self._database.execute("BEGIN IMMEDIATE")
-            yield
-            self._database.execute("COMMIT")
+            with all_or_nothing(self._database):
+                yield
         except sqlite3.Error as error:
             raise NodeStorageError(
                 "the pool of margins cannot be written", str(error), "Make room on the disk; no restart is needed."
             ) from error
-        finally:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
 
     def of(self, inferencer: Address, execution_class: Hash32) -> MarginSums:
         """The newest texts of an inferencer, as far back as a pool looks."""

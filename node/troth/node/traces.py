@@ -12,7 +12,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.chain.formats import SIGNED, SMALL_CACHE, claim_format
+from troth.chain.formats import SIGNED, SMALL_CACHE, all_or_nothing, claim_format, private
 from troth.node.errors import NodeStorageError
 from troth.protocol.tensors import Dtype
 
@@ -88,7 +87,8 @@ class TraceStore:
         self._folder = folder
         self._clock = clock
         try:
-            self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None, check_same_thread=False)
+            file = private(folder / "index.sqlite")
+            self._index = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
             claim_format(self._index, FORMAT, SIGNED)
             self._index.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
@@ -114,7 +114,7 @@ class TraceStore:
         try:
             if len(data) > SHORT_BYTES:
                 self._write_file(self._path(trace), data)
-            with self._transaction():
+            with all_or_nothing(self._index):
                 if trace.keeps_rows and len(data) <= SHORT_BYTES:
                     self._index.execute("INSERT OR REPLACE INTO short VALUES (?, ?, ?, ?)", (*trace.place, data))
                 self._write(trace)
@@ -159,7 +159,7 @@ class TraceStore:
 
     def drop(self, trace: StoredTrace) -> None:
         """Forget a trace whose order has ended."""
-        with self._transaction():
+        with all_or_nothing(self._index):
             gone = self._index.execute(f"DELETE FROM kept WHERE {_PLACE}", trace.place)  # noqa: S608
             self._index.execute(f"DELETE FROM short WHERE {_PLACE}", trace.place)  # noqa: S608
         self._kept -= trace.bytes * gone.rowcount
@@ -180,17 +180,6 @@ class TraceStore:
 
     def _path(self, trace: StoredTrace) -> Path:
         return self._folder / f"{trace.order_id.hex()}-{trace.segment}-{trace.attempt}.trace"
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """All that is written inside, or nothing; on stable storage when it is left."""
-        self._index.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._index.execute("COMMIT")
-        finally:
-            if self._index.in_transaction:
-                self._index.execute("ROLLBACK")
 
     def _write_file(self, path: Path, data: bytes) -> None:
         staging = path.with_suffix(".part")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from troth.chain.errors import EventFileInUse, EventFileUnusable, WrongChain
-from troth.chain.formats import SMALL_CACHE, OtherFormat, claim_format
+from troth.chain.formats import SMALL_CACHE, OtherFormat, all_or_nothing, claim_format
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Address, Hash32
 
@@ -98,14 +98,14 @@ class EventStore:
             )
             for log in logs
         ]
-        with self._transaction():
+        with all_or_nothing(self._database):
             self._database.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._database.execute("INSERT INTO blocks VALUES (?, ?)", (number, block_hash))
             self._database.execute("DELETE FROM blocks WHERE number <= ?", (number - WINDOW,))
 
     def rewind(self, number: int) -> None:
         """Forget every block above ``number`` and its logs."""
-        with self._transaction():
+        with all_or_nothing(self._database):
             self._database.execute("DELETE FROM logs WHERE block > ?", (number,))
             self._database.execute("DELETE FROM blocks WHERE number > ?", (number,))
 
@@ -124,26 +124,3 @@ class EventStore:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
-
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._database)
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE, then COMMIT, or ROLLBACK on an error."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        self._database.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._database.execute("COMMIT")
-        finally:
-            # A disk that is full refuses the COMMIT as well: an open transaction would refuse every later one. Some
-            # errors have ended it already.
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")

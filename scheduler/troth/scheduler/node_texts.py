@@ -78,6 +78,11 @@ class NodeTexts:
             if self._waiting.get(wanted.order) is waiting:
                 del self._waiting[wanted.order]
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for a text."""
+        return not self._waiting and not self._questions and (self._asking is None or self._asking.done())
+
     async def close(self) -> None:
         """Ask no more; who waits hears that the channel was closed."""
         tasks: list[asyncio.Task[Any]] = [*self._questions, *([] if self._asking is None else [self._asking])]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_FAILURE = 30.0
 """Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over."""
+FORGOTTEN_SECONDS = 600.0
+"""After which a node that is wanted no more is forgotten: a list of nodes that was short for a moment costs nothing."""
 _LONGEST_FAILURE = 300
 COUNTS_SECONDS = 600.0
 """How long the same counts of draws are told. Newer ones would tell everybody which node serves the order that a
@@ -74,6 +76,7 @@ class Peers:
         self._known: dict[Address, _KnownNode] = {}
         self._texts: dict[Address, NodeTexts] = {}
         self._away: dict[Address, str] = {}
+        self._wanted_at: dict[Address, float] = {}
         self._drawn: Counter[Address] = Counter()
         self._chosen: Counter[Address] = Counter()
         self._told: tuple[Counter[Address], Counter[Address]] = Counter(), Counter()
@@ -100,14 +103,36 @@ class Peers:
         return self._texts[node]
 
     async def warm(self, nodes: Iterable[Address], seconds: float) -> None:
-        """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed."""
+        """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed.
+
+        Who is wanted no more is forgotten after a while.
+        """
         wanted = set(nodes)
+        self._forget_who_left(wanted)
         self._away = {node: why for node, why in self._away.items() if node in wanted}
         waiting = [asyncio.create_task(self._connect(node)) for node in wanted]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=seconds)
             for task in late:
                 task.cancel()
+
+    def _forget_who_left(self, wanted: Collection[Address]) -> None:
+        """Let go of nodes that have served nothing here for a while, unless something of theirs is under way: who joins
+        and leaves would be remembered for ever."""
+        now = self._monotonic()
+        remembered = {*self._known, *self._texts, *self._drawn, *self._chosen}
+        self._wanted_at = {node: now if node in wanted else self._wanted_at.get(node, now) for node in remembered}
+        for node, at in self._wanted_at.items():
+            if now - at <= FORGOTTEN_SECONDS or not self._is_idle(node):
+                continue
+            for kept in (self._drawn, self._chosen, self._texts):
+                kept.pop(node, None)
+            if (known := self._known.pop(node, None)) is not None:
+                self._close_later(known.channel)
+
+    def _is_idle(self, node: Address) -> bool:
+        known, texts = self._known.get(node), self._texts.get(node)
+        return (known is None or known.channel.idle) and (texts is None or texts.idle)
 
     async def _connect(self, node: Address) -> None:
         try:

@@ -75,6 +75,7 @@ class Channel:
         if not endpoint.startswith("https://"):
             raise ChannelUnavailable("An endpoint starts with https://", endpoint, "Correct the registration.")
         self.endpoint = endpoint.rstrip("/")
+        self._tls_key_hash = bytes(tls_key_hash)
         self.recipient = recipient
         self._path = path
         self._tls = pinned_context(tls_key_hash)
@@ -106,10 +107,19 @@ class Channel:
         await channel.open()
         return channel
 
+    def leads_to(self, endpoint: str, tls_key_hash: bytes) -> bool:
+        """Whether this is the way to a peer that is registered so."""
+        return (self.endpoint, self._tls_key_hash) == (endpoint.rstrip("/"), bytes(tls_key_hash))
+
     @property
     def connected(self) -> bool:
         """Whether the connection stands now."""
         return self._socket is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no answer is awaited."""
+        return not self._pending and not self._opening.locked()
 
     async def open(self, wait: float = 0.0) -> ClientConnection:
         """Connect unless connected, after a pause between attempts that is over within ``wait`` seconds.

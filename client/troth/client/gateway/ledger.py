@@ -5,7 +5,6 @@ No text is in here; questions and answers are in the client's receipts alone.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.chain.formats import OtherFormat, claim_format
+from troth.chain.formats import OtherFormat, all_or_nothing, claim_format, private
 from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway.ordered import Ordered
 
@@ -47,8 +46,7 @@ class CompletionLedger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database = sqlite3.connect(private(path), isolation_level=None)
         try:
             claim_format(self._database, FORMAT)
             self._execute("PRAGMA journal_mode=WAL")
@@ -108,14 +106,11 @@ class CompletionLedger:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """All of the block is written, or nothing."""
-        self._execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._execute("COMMIT")
-        finally:
-            # A full disk refuses the COMMIT, too: an open transaction would refuse every later one.
-            if self._database.in_transaction:
-                self._execute("ROLLBACK")
+            with all_or_nothing(self._database):
+                yield
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
 
     def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.errors import GatewayRefusal
@@ -13,6 +13,8 @@ from troth.client.gateway.refusals import anthropic_form
 from troth.client.gateway.shapes import event
 from troth.client.gateway.tool_calls import CallDelta
 
+MOST_NESTED = 100
+"""Levels of a call's arguments: readers and writers of JSON give up at some hundreds."""
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
@@ -28,7 +30,7 @@ class MessageShapes(TabShapes):
         """The answer in one object."""
         (answer,) = answers
         content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
-        content += [_call(call) | {"input": _object(call.arguments)} for call in answer.calls]
+        content += [_call(call) | {"input": arguments_of(call.arguments)} for call in answer.calls]
         return self._message(content, self._reason()) | {"troth": self.troth()}
 
     def begun(self) -> Iterator[bytes]:
@@ -105,12 +107,36 @@ def _call(call: CallDelta) -> dict[str, Any]:
     return {"type": "tool_use", "id": call.identifier, "name": call.name}
 
 
-def _object(arguments: str) -> Any:
-    """A call's arguments; empty where the answer was cut in the middle of them."""
+def arguments_of(text: str) -> dict[str, Any]:
+    """A call's arguments; empty where the answer was cut in the middle of them, or where they are no JSON object that
+    whoever reads the answer can read: the model may write what it likes."""
     try:
-        return json.loads(arguments or "{}")
-    except ValueError:
+        found = json.loads(text or "{}", parse_constant=_no_number)
+        if not isinstance(found, dict) or not _is_shallow(found):
+            return {}
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError):
         return {}
+    return found
+
+
+def _is_shallow(value: Any) -> bool:
+    inside = [value]
+    for _ in range(MOST_NESTED + 1):
+        inside = [one for part in inside for one in _parts(part)]
+        if not inside:
+            return True
+    return False
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _event(kind: str, **fields: Any) -> bytes:

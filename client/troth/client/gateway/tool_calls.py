@@ -169,11 +169,12 @@ class CallReader:
             found = json.loads(text)
             name = found["name"]
             arguments = found.get("arguments", found.get("parameters", {}))
+            written = json.dumps(arguments, ensure_ascii=False)
+            f"{name}{written}".encode()  # half of a surrogate pair is no text
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ReadText(raw)
         if not isinstance(name, str) or not isinstance(arguments, dict):
             return ReadText(raw)
-        written = json.dumps(arguments, ensure_ascii=False)
         return ReadText(calls=(CallDelta(self._next(), written, name, new_call()),))
 
 

@@ -7,11 +7,11 @@ restart, or finds that it stands. Every process of a client that has the wallet 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from weakref import WeakValueDictionary
 
 from troth.cases.assessing import Bring
 from troth.cases.carrying import CaseProgress
@@ -65,7 +65,7 @@ class Court:
     tell: Tell = untold
     together: int | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _locks: defaultdict[Hash32, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    _locks: WeakValueDictionary[Hash32, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _told: dict[Hash32, str] = field(default_factory=dict)
 
     async def open(self, evidence: OrderEvidence) -> str:
@@ -174,13 +174,15 @@ class Court:
         return progress
 
     async def _tick(self, case_id: Hash32) -> CaseProgress:
-        async with self._locks[case_id]:
+        async with self._locks.setdefault(case_id, asyncio.Lock()):
             followed = self.office.journal.case(case_id)
             progress = await self.office.carrier.tick(case_id)
         order = None if followed is None or followed.evidence is None else followed.evidence.order_id
         if order is not None and self._told.get(case_id) != progress.words:
             self._told[case_id] = progress.words
             self.tell(order, progress)
+        if progress.over:
+            self._told.pop(case_id, None)
         return progress
 
 

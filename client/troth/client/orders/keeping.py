@@ -42,6 +42,12 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
+FORGOTTEN_SECONDS = 600.0
+"""After which it is forgotten that something failed which nobody tries any more."""
+FORGOTTEN_BLOCKS = 1_000
+"""After which the same holds for an order whose admission was unknown."""
+LINES_REMEMBERED = 1_000
+"""Lines about claims that are not said twice."""
 TOO_LATE = "too_late"
 """A scheduler's word for an order whose prompt and answer nobody may ask for any more."""
 _log = logging.getLogger(__name__)
@@ -54,6 +60,33 @@ def unheard(_entry: OrderRecord | None, _line: str) -> None:
     """Nobody listens."""
 
 
+class Backoff:
+    """What failed and is tried again later, longer after each time in a row; forgotten where nobody tries it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._put_off: dict[bytes, tuple[int, float]] = {}
+
+    def is_time(self, what: bytes) -> bool:
+        """Whether it may be tried now."""
+        _, until = self._put_off.get(what, (0, 0.0))
+        return self._clock() >= until
+
+    def put_off(self, what: bytes) -> None:
+        """It failed, or is to rest."""
+        tries = self._put_off.get(what, (0, 0.0))[0] + 1
+        self._put_off[what] = tries, self._clock() + min(2.0**tries, LONGEST_BACKOFF)
+
+    def succeeded(self, what: bytes) -> None:
+        """It went well: the next failure is the first one again."""
+        self._put_off.pop(what, None)
+
+    def forget(self) -> None:
+        """Let go of what nobody has tried for a while."""
+        oldest = self._clock() - FORGOTTEN_SECONDS
+        self._put_off = {what: kept for what, kept in self._put_off.items() if kept[1] > oldest}
+
+
 @dataclass
 class OrderKeeper:
     """Use it with ``async with``; ``once`` does everything that is due now. ``report`` hears what it did by itself."""
@@ -64,9 +97,8 @@ class OrderKeeper:
     objector: Objector | None = None
     _since: float = field(default_factory=lambda: int(time.time()))
     _task: asyncio.Task[None] | None = None
-    _later: dict[bytes, float] = field(default_factory=dict)
-    _tries: dict[bytes, int] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _backoff: Backoff = field(default_factory=Backoff)
+    _told: dict[str, None] = field(default_factory=dict)
     _looked: dict[bytes, int] = field(default_factory=dict)
     _unknown_until: dict[bytes, int] = field(default_factory=dict)
 
@@ -106,6 +138,16 @@ class OrderKeeper:
             await self._deliver(tab_context)
             await self._watch_claim(self.session.books.record(record.identifier))
         await self._end_silence()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of what is over: a gateway looks after tabs for months."""
+        self._backoff.forget()
+        block = self.session.block
+        self._looked = {name: at for name, at in self._looked.items() if at == block}
+        self._unknown_until = {
+            order: last for order, last in self._unknown_until.items() if block <= last + FORGOTTEN_BLOCKS
+        }
 
     async def _apart(self, entry: OrderRecord, work: Awaitable[None]) -> None:
         """One order's work: what fails of it, foreseen or not, keeps no other order and no claim waiting."""
@@ -121,10 +163,10 @@ class OrderKeeper:
         if self.summons is None:
             return
         for summons, record in self.summons.overdue(self.session.state, self.session.block).items():
-            if not self._is_time(b"silence" + summons):
+            if not self._backoff.is_time(b"silence" + summons):
                 continue
             # Once more after a while even if it was sent: the follower sees the sentence some blocks later.
-            self._put_off(b"silence" + summons)
+            self._backoff.put_off(b"silence" + summons)
             try:
                 line = await self.summons.end(summons, record)
             except ChainError as error:
@@ -140,11 +182,11 @@ class OrderKeeper:
             pay(self.session, entry, owed)
             return
         await self._summon(entry)
-        if is_undecided(entry) and self._is_time(entry.identifier):
+        if is_undecided(entry) and self._backoff.is_time(entry.identifier):
             await self._find_out(tab_context, entry)
-        if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
+        if entry.phase is Phase.REJECTED and self._backoff.is_time(b"case" + entry.identifier):
             await self._to_court(entry)
-        is_time = self._is_certain(entry) or self._is_time(entry.identifier)
+        is_time = self._is_certain(entry) or self._backoff.is_time(entry.identifier)
         if self._goes_on(entry) and is_time and self.session.journal.take(entry.identifier):
             try:
                 # Who had it until now may have ended it since it was read: begun again, its end would be forgotten.
@@ -156,7 +198,7 @@ class OrderKeeper:
 
     async def _find_out(self, tab_context: TabContext, entry: OrderRecord) -> None:
         """What became of an order that was taken over while it ran."""
-        self._put_off(entry.identifier)
+        self._backoff.put_off(entry.identifier)
         try:
             await find_out(self.session, tab_context, entry)
         except StoreUnusable:
@@ -174,13 +216,13 @@ class OrderKeeper:
         if not first_by_itself(entry, due) <= self.session.block <= due.last:
             return
         name = f"summons {due.kind} {due.segment}"
-        if name in entry.evidence or not self._is_time(b"summons" + entry.identifier):
+        if name in entry.evidence or not self._backoff.is_time(b"summons" + entry.identifier):
             return
         try:
             line = await self.summons.summon(entry, due)
         except ChainError as error:
             # A wallet without coins, or a chain that is away: other orders and claims are looked after all the same.
-            self._put_off(b"summons" + entry.identifier)
+            self._backoff.put_off(b"summons" + entry.identifier)
             _log.info("an order is summoned later: %s", type(error).__name__)
             return
         self.session.journal.step(entry.identifier, more={name: line.encode()})
@@ -197,7 +239,7 @@ class OrderKeeper:
             self.session.journal.release(entry.identifier)
             if own is not None:
                 self.report(entry, f"own model: {own.words}")
-        if own is not None and own.opinion is Opinion.REJECT and self._is_time(b"case" + entry.identifier):
+        if own is not None and own.opinion is Opinion.REJECT and self._backoff.is_time(b"case" + entry.identifier):
             await self._to_court(entry)
 
     def _check_may_come(self, entry: OrderRecord) -> bool:
@@ -212,7 +254,7 @@ class OrderKeeper:
         except StoreUnusable:
             raise
         except FAILURES as error:
-            self._put_off(b"case" + entry.identifier)
+            self._backoff.put_off(b"case" + entry.identifier)
             _log.info("an answer is brought to the court later: %s", type(error).__name__)
             return
         self.session.journal.step(entry.identifier, court=line.encode())
@@ -229,12 +271,12 @@ class OrderKeeper:
         except StoreUnusable:
             raise
         except FAILURES as error:
-            self._put_off(entry.identifier)
+            self._backoff.put_off(entry.identifier)
             _log.info("an order is looked after again later: %s", type(error).__name__)
         else:
             after = self.session.journal.entry(entry.identifier)
             if after.phase is entry.phase:
-                self._put_off(entry.identifier)
+                self._backoff.put_off(entry.identifier)
 
     async def _ask_again(self, tab_context: TabContext, entry: OrderRecord) -> None:
         submission = entry.submission
@@ -306,7 +348,9 @@ class OrderKeeper:
         """Object to a claim that shows more than is owed, and strike it where it was not shown."""
         name, standing = b"claim" + record.identifier, self.session.state.tabs.get(record.identifier)
         looked = self._looked.get(name) == self.session.block
-        if self.objector is None or standing is None or standing.claim is None or looked or not self._is_time(name):
+        if self.objector is None or standing is None or standing.claim is None:
+            return
+        if looked or not self._backoff.is_time(name):
             return
         self._looked[name] = self.session.block
         try:
@@ -314,41 +358,34 @@ class OrderKeeper:
         except StoreUnusable:
             raise
         except FAILURES as error:
-            self._put_off(name)
+            self._backoff.put_off(name)
             _log.info("a claim is looked at again later: %s", type(error).__name__)
             return
-        self._tries.pop(name, None)
+        self._backoff.succeeded(name)
         for line in lines:
             if line not in self._told:
-                self._told.add(line)
+                self._told[line] = None
                 self.report(None, line)
+        for line in list(self._told)[:-LINES_REMEMBERED]:
+            del self._told[line]
 
     # ---- words
 
     async def _deliver(self, tab_context: TabContext) -> None:
         record = self.session.books.record(tab_context.identifier)
-        if record.delivered or record.voucher is None or not self._is_time(b"word" + tab_context.identifier):
+        if record.delivered or record.voucher is None or not self._backoff.is_time(b"word" + tab_context.identifier):
             return
         try:
             calls = await self.session.calls(tab_context)
             await calls.acknowledge(Acknowledgement(record.tab, record.voucher))
         except FAILURES as error:
-            self._put_off(b"word" + tab_context.identifier)
+            self._backoff.put_off(b"word" + tab_context.identifier)
             if isinstance(error, SchedulerRefusal):
                 tab_context.recovered, tab_context.offered = False, 0.0
             _log.info("a voucher is delivered later: %s", type(error).__name__)
             return
         self.session.books.delivered(tab_context.identifier, record.voucher)
-        self._tries.pop(b"word" + tab_context.identifier, None)
-
-    # ---- patience
-
-    def _is_time(self, what: bytes) -> bool:
-        return time.monotonic() >= self._later.get(what, 0.0)
-
-    def _put_off(self, what: bytes) -> None:
-        tries = self._tries[what] = self._tries.get(what, 0) + 1
-        self._later[what] = time.monotonic() + min(2.0**tries, LONGEST_BACKOFF)
+        self._backoff.succeeded(b"word" + tab_context.identifier)
 
 
 async def _run_out(steps: AsyncGenerator[CourseStep, None]) -> None:

@@ -7,14 +7,13 @@ and never across an ``await``.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, all_or_nothing, claim_format, private
 from troth.client.tabs.errors import StoreUnusable
 
 FORMAT = 1
@@ -53,10 +52,8 @@ class TabStore:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
-        self._depth = 0
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+            self._database = sqlite3.connect(private(path), isolation_level=None, timeout=BUSY_SECONDS)
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
         try:
@@ -72,19 +69,16 @@ class TabStore:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All of the block is written, or nothing; a block inside a block is part of it."""
-        if self._depth:
+        if self._database.in_transaction:
             yield
             return
-        self.execute("BEGIN IMMEDIATE")
-        self._depth = 1
         try:
-            yield
-            self.execute("COMMIT")
-        except BaseException:
-            self._roll_back()
+            with all_or_nothing(self._database):
+                yield
+        except sqlite3.IntegrityError:
             raise
-        finally:
-            self._depth = 0
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     def execute(self, statement: str, *values: object) -> list[Any]:
         """The rows of a statement."""
@@ -108,10 +102,6 @@ class TabStore:
         with self.writing():
             for statement in _SCHEMA:
                 self.execute(statement)
-
-    def _roll_back(self) -> None:
-        if self._database.in_transaction:
-            self.execute("ROLLBACK")
 
     def _unusable(self, error: Exception) -> StoreUnusable:
         what = f"The file of tabs cannot be read or written: {error}"

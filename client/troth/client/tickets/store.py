@@ -7,7 +7,6 @@ costs nothing.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, all_or_nothing, claim_format, private
 from troth.client.errors import TicketsUnusable
 from troth.protocol.tickets.purchases import Purchase
 from troth.protocol.typed_data import Domain
@@ -86,8 +85,7 @@ class TicketStore:
         self._path = path
         self._chain = f"{domain.chain_id}/{domain.contract}"
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+            self._database = sqlite3.connect(private(path), isolation_level=None, timeout=BUSY_SECONDS)
             self._prepare()
         except OtherFormat as error:
             self._database.close()
@@ -110,14 +108,11 @@ class TicketStore:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All of the block is written, or nothing; other processes wait."""
-        self._execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:
-                self._execute("ROLLBACK")
-            raise
+            with all_or_nothing(self._database):
+                yield
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     # ---- purchases
 
@@ -204,5 +199,8 @@ class TicketStore:
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            remedy = "Free disk space, make its folder writable, or end the other process, if that is the cause."
-            raise TicketsUnusable(f"The file of tickets cannot be used: {error}", self._path, remedy) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: sqlite3.Error) -> TicketsUnusable:
+        remedy = "Free disk space, make its folder writable, or end the other process, if that is the cause."
+        return TicketsUnusable(f"The file of tickets cannot be used: {error}", self._path, remedy)

@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 
 PAUSE = 15.0
 """Seconds between two looks at a rejection that cannot be brought yet; the scheduler is asked at each but the first."""
+FORGOTTEN_SECONDS = 3_600.0
+"""After which a rejection that was offered no more is forgotten."""
+SAYINGS = 16
+"""Different lines of the log about one rejection."""
 
 
 @dataclass(slots=True)
@@ -49,7 +53,7 @@ class Bringer:
     prover: Prover | None = None
     disputes: OwnDisputes | None = None
     _looks: dict[tuple[Hash32, int], float] = field(default_factory=dict)
-    _said: set[tuple[Hash32, int, str]] = field(default_factory=set)
+    _said: dict[tuple[Hash32, int], set[str]] = field(default_factory=dict)
 
     async def rejected(self, rejection: Rejection) -> bool:
         """Bring it where it can be; False: it is offered again."""
@@ -60,6 +64,7 @@ class Bringer:
         now, before = self.context.clock(), self._looks.get(place)
         if before is not None and now - before < self.pause:
             return False
+        self._forget(now)
         self._looks[place] = now
         try:
             done = await self._look(rejection, asks=before is not None)
@@ -69,6 +74,11 @@ class Bringer:
         if done:
             self._looks.pop(place)
         return done
+
+    def _forget(self, now: float) -> None:
+        """Let go of rejections that are offered no more: they were brought, or are too old."""
+        self._looks = {place: at for place, at in self._looks.items() if now - at < FORGOTTEN_SECONDS}
+        self._said = {place: said for place, said in self._said.items() if place in self._looks}
 
     async def _look(self, rejection: Rejection, *, asks: bool) -> bool:
         spoken = await self._spoken(rejection)
@@ -153,7 +163,7 @@ class Bringer:
 
     def _say(self, rejection: Rejection, what: str) -> None:
         """Log something once."""
-        name = (rejection.order, rejection.segment, what)
-        if name not in self._said:
-            self._said.add(name)
+        said = self._said.setdefault((rejection.order, rejection.segment), set())
+        if what not in said and len(said) < SAYINGS:
+            said.add(what)
             log.warning("%s", what)

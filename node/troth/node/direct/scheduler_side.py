@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ HEAD_SECONDS = 60.0
 """Until it says whether it takes an order: it may have to catch up with the chain."""
 CONNECT_SECONDS = 5.0
 SEND_SECONDS = 30.0
+MOST_WAYS = 64
+"""Schedulers to which connections are kept; those used longest ago go first."""
 SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
 # No compression: a few kilobytes of it may unfold to gigabytes before anyone can count them.
 HEADERS = {"accept-encoding": "identity"}
@@ -46,8 +49,21 @@ class RelayedRefusal:
     retry_after: str | None
 
 
+@dataclass(slots=True, eq=False)
+class _Way:
+    """A client to a scheduler as it is registered, and how many requests it carries."""
+
+    endpoint: str
+    tls_key_hash: bytes
+    client: httpx.AsyncClient
+    users: int = 0
+
+    def leads_to(self, scheduler: Party) -> bool:
+        return (self.endpoint, self.tls_key_hash) == (scheduler.endpoint, scheduler.tls_key_hash)
+
+
 class SchedulerSide:
-    """Clients to the schedulers of the folded chain, each made once; a stake stands behind every one.
+    """Clients to the schedulers of the folded chain, kept for the next order; a stake stands behind every one.
 
     Args:
         state: the newest folded state.
@@ -57,8 +73,9 @@ class SchedulerSide:
     def __init__(self, state: Callable[[], State], machines: VouchedMachines | None = None) -> None:
         self._state = state
         self._machines = machines
-        self._clients: dict[Address, tuple[Party, httpx.AsyncClient]] = {}
-        self._former: list[httpx.AsyncClient] = []
+        self._ways: OrderedDict[Address, _Way] = OrderedDict()
+        self._former: set[_Way] = set()
+        """Ways that are given up and still carry something."""
 
     def bonded(self, name: str) -> Party:
         """The scheduler with this address; raises IntakeRefused unless it is bonded now, and attested where it must
@@ -111,18 +128,18 @@ class SchedulerSide:
         timeout = httpx.Timeout(SEND_SECONDS, connect=CONNECT_SECONDS, read=LINE_SECONDS)
         headers = HEADERS | ({"content-type": "application/json"} if body else {}) | more
         with _away():
-            client = self._client(scheduler)
-            request = client.build_request(method, path, content=body or None, headers=headers, timeout=timeout)
-            try:
-                async with asyncio.timeout(HEAD_SECONDS):
-                    response = await client.send(request, stream=True)
-            except TimeoutError as error:
-                raise SchedulerAway("The scheduler does not answer", f"{HEAD_SECONDS:g} s", _REMEDY) from error
-            async with aclosing(response):
-                if response.status_code == httpx.codes.OK:
-                    yield _lines(response)
-                else:
-                    yield await refusal(response)
+            async with self._client(scheduler) as client:
+                request = client.build_request(method, path, content=body or None, headers=headers, timeout=timeout)
+                try:
+                    async with asyncio.timeout(HEAD_SECONDS):
+                        response = await client.send(request, stream=True)
+                except TimeoutError as error:
+                    raise SchedulerAway("The scheduler does not answer", f"{HEAD_SECONDS:g} s", _REMEDY) from error
+                async with aclosing(response):
+                    if response.status_code == httpx.codes.OK:
+                        yield _lines(response)
+                    else:
+                        yield await refusal(response)
 
     @asynccontextmanager
     async def fetch(self, scheduler: Party, path: str, body: bytes = b"") -> AsyncIterator[httpx.Response]:
@@ -130,30 +147,45 @@ class SchedulerSide:
         headers = HEADERS | ({"content-type": "application/json"} if body else {})
         method = "POST" if body else "GET"
         with _away():
-            client = self._client(scheduler)
-            async with client.stream(
-                method, path, headers=headers, content=body or None, timeout=SEND_SECONDS
-            ) as response:
+            async with (
+                self._client(scheduler) as client,
+                client.stream(method, path, headers=headers, content=body or None, timeout=SEND_SECONDS) as response,
+            ):
                 yield response
 
     async def close(self) -> None:
         """Close every connection."""
-        for client in (*self._former, *(client for _, client in self._clients.values())):
-            await client.aclose()
+        for way in (*self._former, *self._ways.values()):
+            await way.client.aclose()
 
-    def _client(self, scheduler: Party) -> httpx.AsyncClient:
-        known = self._clients.get(scheduler.operator)
-        if known is not None and (known[0].endpoint, known[0].tls_key_hash) == (
-            scheduler.endpoint,
-            scheduler.tls_key_hash,
-        ):
-            return known[1]
-        made = pinned_client(scheduler.endpoint, scheduler.tls_key_hash)
-        if known is not None:
-            # Answers that it brings are still under way.
-            self._former.append(known[1])
-        self._clients[scheduler.operator] = scheduler, made
-        return made
+    @asynccontextmanager
+    async def _client(self, scheduler: Party) -> AsyncIterator[httpx.AsyncClient]:
+        """The client to a scheduler, which is not closed inside of the block."""
+        way, former = self._ways.get(scheduler.operator), list[_Way]()
+        if way is None or not way.leads_to(scheduler):
+            made = pinned_client(scheduler.endpoint, scheduler.tls_key_hash)
+            former += [] if way is None else [way]
+            way = self._ways[scheduler.operator] = _Way(scheduler.endpoint, scheduler.tls_key_hash, made)
+        self._ways.move_to_end(scheduler.operator)
+        while len(self._ways) > MOST_WAYS:
+            former.append(self._ways.popitem(last=False)[1])
+        way.users += 1
+        try:
+            for one in former:
+                await self._end(one)
+            yield way.client
+        finally:
+            way.users -= 1
+            if way in self._former:
+                await self._end(way)
+
+    async def _end(self, way: _Way) -> None:
+        """Close it, once it carries nothing."""
+        if way.users:
+            self._former.add(way)
+        else:
+            self._former.discard(way)
+            await way.client.aclose()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from troth.chain.formats import SIGNED, SMALL_CACHE, claim_format
+from troth.chain.formats import SIGNED, SMALL_CACHE, all_or_nothing, claim_format, private
 from troth.node.errors import NodeStorageError
 
 FORMAT = 1
@@ -27,8 +27,7 @@ class NodeDatabase:
         self.rollbacks = 0
         """How often something was taken back: what was remembered of the records before may not be there."""
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
+            self._connection = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
             claim_format(self._connection, FORMAT, SIGNED)
             self._connection.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         except sqlite3.Error as error:
@@ -52,17 +51,16 @@ class NodeDatabase:
             yield
             return
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield
-            self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+            with all_or_nothing(self._connection):
+                yield
+        except BaseException as error:
+            # Counted whatever it was: a full disk has made SQLite take everything back by itself.
+            self.rollbacks += 1
+            if not isinstance(error, sqlite3.Error):
+                raise
             raise NodeStorageError(
                 "the node's records cannot be written", str(error), "Make room on the disk; no restart is needed."
             ) from error
-        finally:
-            if self._connection.in_transaction:
-                self.rollbacks += 1
-                self._connection.execute("ROLLBACK")
 
     def write(self, statement: str, *values: Any) -> int:
         """Carry out a statement inside a transaction; how many rows it changed."""

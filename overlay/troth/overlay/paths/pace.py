@@ -10,6 +10,9 @@ from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.relay.limits import TokenBucket
 from troth.transport.errors import CircuitFailed
 
+FORGOTTEN_SECONDS = 86_400.0
+"""After which a guard's failures count no more, if nothing was heard of it since."""
+
 
 @dataclass(frozen=True, slots=True)
 class CircuitPace:
@@ -45,7 +48,8 @@ class Attempts:
         self._bucket = TokenBucket(pace.rate, pace.burst, clock())
         self._row = 0
         self._next = 0.0
-        self._strikes: dict[bytes, int] = {}
+        self._strikes: dict[bytes, tuple[int, float]] = {}
+        """How often a guard failed more than it let a circuit stand, and when that was counted last."""
         self._rests: dict[bytes, float] = {}
         self._avoided: dict[bytes, tuple[float, bool]] = {}
 
@@ -62,7 +66,7 @@ class Attempts:
         self._next = 0.0
         self._rests.pop(guard, None)
         # One step only: a guard that lets few circuits stand stays slow.
-        self._strikes[guard] = max(0, self._strikes.get(guard, 0) - 1)
+        self._strike(guard, -1)
 
     def build_failed(self) -> None:
         """Wait, longer each time in a row."""
@@ -77,10 +81,19 @@ class Attempts:
         for index in {failure.position - 1, max(failure.position - 2, 0)}:
             name = path[index].name
             if index == 0:
-                self._rests[name] = now + self._wait(self._strikes.get(name, 0))
-                self._strikes[name] = self._strikes.get(name, 0) + 1
+                self._rests = {guard: at for guard, at in self._rests.items() if at > now}
+                self._rests[name] = now + self._wait(self._strike(name, 1) - 1)
             else:
                 self._avoided[name] = (now + self._pace.avoid, index == failure.position - 1)
+
+    def _strike(self, guard: bytes, more: int) -> int:
+        """Count it; guards of which nothing was heard for long are forgotten, since they change over months."""
+        now = self._clock()
+        count, _ = self._strikes.pop(guard, (0, now))
+        self._strikes = {one: kept for one, kept in self._strikes.items() if now - kept[1] < FORGOTTEN_SECONDS}
+        if count + more > 0:
+            self._strikes[guard] = count + more, now
+        return max(0, count + more)
 
     def resting(self, guard: bytes) -> bool:
         """Whether this guard is not to be tried just now."""

@@ -175,7 +175,7 @@ def _scalar_reader(hint: Any) -> Reader:
     if hint is Hash32:
         return _hash
     if hint is str:
-        return _text
+        return _unicode
     if isinstance(hint, type) and issubclass(hint, int):
         return lambda value: hint(_number(value))
     return _data
@@ -191,6 +191,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidField("Numbers, bytes and text are strings here", str(value)[:80], _REMEDY)
     return value
+
+
+def _unicode(value: Any) -> str:
+    text = _text(value)
+    if not text.isascii():
+        text.encode()  # half of a surrogate pair is no text, and could not be kept, shown or sent on
+    return text
 
 
 def _address(value: Any) -> Address:

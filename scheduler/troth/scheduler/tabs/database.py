@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.chain.formats import SIGNED, OtherFormat, all_or_nothing, claim_format, private
 from troth.scheduler.errors import ConfigurationInvalid, SchedulerError
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -67,8 +67,7 @@ class SchedulerDatabase:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        path.chmod(0o600)
+        self._connection = sqlite3.connect(private(path), check_same_thread=False, isolation_level=None)
         try:
             claim_format(self._connection, FORMAT, SIGNED)
         except OtherFormat as error:
@@ -131,15 +130,11 @@ class SchedulerDatabase:
         """One transaction for all; who breaks a rule of the schema is taken out alone."""
         with self._lock:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                outcomes = [self._one(statements) for statements in batch]
-                self._connection.execute("COMMIT")
+                with all_or_nothing(self._connection):
+                    outcomes = [self._one(statements) for statements in batch]
             except sqlite3.Error as error:
                 self.failure = str(error)
                 return [error] * len(batch)
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
         self.failure = None
         return outcomes
 

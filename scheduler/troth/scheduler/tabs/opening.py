@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from troth.chain.errors import ChainError, ChainRejected, GasTooDear, RpcRefused
 from troth.protocol.market import messages
@@ -60,7 +61,7 @@ class TabOpener:
         self._operator = operator
         self._deposits = deposits
         self._clock = clock
-        self._locks: dict[Address, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def keep(self, nodes: Iterable[Address]) -> None:
         """Open what is missing and top up what runs low, many at once, so that a new scheduler serves within blocks
