@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +12,12 @@ from pathlib import Path
 import pytest
 from support.tab_scene import DOMAIN, TAB_KEY, Asked, TabScene
 
+from troth.client.https_calls import Calls
+from troth.client.orders.calls import MarketCalls
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.bodies import Recovered, Recovery, TabQuery
 from troth.protocol.market.messages import sign
+from troth.scheduler.orders.http import READ_TOGETHER
 from troth.scheduler.tabs.claiming import filings
 from troth.scheduler.tabs.client_tabs import ClientTabs
 
@@ -66,6 +71,31 @@ async def test_a_number_that_no_claim_could_hold_is_refused(scene: TabScene) -> 
     status, error = await scene.refused(scene.asked())
     assert (status, error["code"]) == (409, "voucher_refused")
     assert "too far" in error["message"]
+
+
+async def test_others_have_their_turns_while_a_tab_with_many_orders_is_recovered(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await scene.send(scene.asked())
+    tab, store = messages.tab_id(scene.client_tab), scene.context.store
+    values = [(tab, number, "1", asked.order_id, 20) for number in range(2, 2_001)]
+    await scene.context.database.commit(*(("INSERT INTO client_number VALUES (?, ?, ?, ?, ?)", one) for one in values))
+    turns, seen, history = 0, list[int](), store.get(asked.order_id)
+    monkeypatch.setattr(scene.context.client_tabs, "_tabs", ClientTabs(scene.context.database)._tabs)
+    monkeypatch.setattr(store, "by_number", lambda _tab, _number: (seen.append(turns), history)[1])
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    others = asyncio.create_task(take_turns())
+    query = sign(TabQuery(tab, scene.now), DOMAIN, TAB_KEY)
+    found = await MarketCalls(Calls(scene.http, "http://scheduler")).recover(query)
+    others.cancel()
+    assert len(found.orders) == len(seen) == 2_000, "and its client takes all of them"
+    assert max(Counter(seen).values()) <= 2 * READ_TOGETHER
 
 
 async def test_books_of_many_open_orders_are_read_at_once(scene: TabScene) -> None:

@@ -25,7 +25,6 @@ from troth.protocol.market.bodies import (
 from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Order
-from troth.protocol.market.tabs import WINDOW
 from troth.protocol.market.types import Voucher
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32
 
@@ -34,6 +33,8 @@ SHORT_SECONDS = 30.0
 PRICES_SECONDS = 4.0
 """For the first word of a scheduler; slower, and the next tab is asked."""
 _LARGEST_SHORTFALL = 30
+MOST_OPEN = 1 << 16
+"""Open orders of a tab that are read when it is recovered: a busy program has as many as it asks in a lag."""
 
 
 class SchedulerRefusal(SchedulerRefused):
@@ -114,9 +115,9 @@ class MarketCalls:
     async def recover(self, query: Signed[TabQuery]) -> Recovered:
         """What the scheduler holds of a tab."""
         body = canonical.encode(Recovery(query.message.time, query.signature))
-        found = await self._calls.post(f"/v1/tabs/0x{query.message.tab.hex()}/recover", body, SHORT_SECONDS)
+        found = await self._calls.post(f"/v1/tabs/0x{query.message.tab.hex()}/recover", body)
         voucher = found.get("voucher")
-        orders = tuple(_open_order(one) for one in read_list(found.get("orders"), 4 * WINDOW))
+        orders = tuple(_open_order(one) for one in read_list(found.get("orders"), MOST_OPEN))
         try:
             word = None if voucher is None else canonical.from_json(Signed[Voucher], voucher)
         except (ProtocolError, ValueError, TypeError, KeyError, AttributeError) as error:

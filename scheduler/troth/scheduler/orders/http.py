@@ -65,14 +65,19 @@ from troth.scheduler.tabs.tickets import MOST_TICKETS, TicketDesk
 QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
 BODY_SECONDS = 30.0
+READ_TOGETHER = 16
+"""Orders of a tab that is recovered, before others have their turn."""
 SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
 Body = TypeVar("Body")
 TICKETS_LIMIT = 1 << 17
 """Bytes of a payment: 64 tickets with their signatures as hexadecimal digits, and eight keys."""
 
 
-def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
-    """The answer to a query; raises UnknownOrder, Expired, BadSignature."""
+async def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
+    """The answer to a query; raises UnknownOrder, Expired, BadSignature.
+
+    A tab may have thousands of open orders, which are read a few at a time: nobody else waits for all of them.
+    """
     held = context.client_tabs.get(tab_id)
     if held is None:
         raise UnknownOrder("Nothing was ordered on this tab here", "0x" + tab_id.hex(), "Ask the tab's own scheduler.")
@@ -83,8 +88,14 @@ def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Rec
         raise BadSignature("The tab key did not sign this query", None, messages.BY_ACCOUNT)
     if held.best is None:
         return Recovered(None, ())
-    histories = (context.store.by_number(tab_id, number) for number in held.book.unpaid)
-    return Recovered(held.best, tuple(_open(history) for history in histories if history is not None))
+    orders: list[OpenOrder] = []
+    for place, number in enumerate(held.book.unpaid, 1):
+        history = context.store.by_number(tab_id, number)
+        if history is not None:
+            orders.append(_open(history))
+        if place % READ_TOGETHER == 0:
+            await asyncio.sleep(0)
+    return Recovered(held.best, tuple(orders))
 
 
 def _open(history: OrderHistory) -> OpenOrder:
@@ -247,8 +258,8 @@ def _tab_routes(router: APIRouter, orders: Orders) -> None:
     @router.post("/v1/tabs/{tab_id}/recover")
     async def recover(tab_id: str, request: Request) -> Response:
         query = await _read(request, Recovery, BODY_LIMIT)
-        found = recovered(orders.context, read_hash(tab_id, "tab id"), query)
-        return Response(canonical.encode(found), media_type="application/json")
+        found = await recovered(orders.context, read_hash(tab_id, "tab id"), query)
+        return Response(await asyncio.to_thread(canonical.encode, found), media_type="application/json")
 
 
 def ticket_routes(desk: TicketDesk) -> APIRouter:
