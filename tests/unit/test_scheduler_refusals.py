@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from support.market_logs import META, address
+from support.market_scene import hash_of
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, TabScene, history_of, view_of
 
 from troth.protocol import masks, vrf
 from troth.protocol.errors import InvalidGrammar
 from troth.protocol.grammar import ANY_OBJECT, Grammar
-from troth.protocol.market import canonical, messages, tabs
+from troth.protocol.market import canonical, court, messages, tabs
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import (
     Acknowledgement,
@@ -26,7 +27,8 @@ from troth.protocol.market.bodies import (
 )
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.state import with_pot
+from troth.protocol.market.proceedings import CaseState
+from troth.protocol.market.state import CaseRecord, with_pot
 from troth.protocol.market.types import PotKind
 from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.transforms import Transforms
@@ -187,6 +189,48 @@ async def test_what_claims_were_paid_is_acknowledged_before_anything_is_ordered(
     assert (status, error["code"]) == (409, "claims_unacknowledged")
     assert f"{fee} in all, and the voucher acknowledges 0" in error["message"]
     scene.payer = tabs.acknowledge(scene.payer, done.order.sequence, fee)
+    assert (await scene.send(scene.asked())).of("draw")
+
+
+def beyond_all_cases(scene: TabScene, done: Any) -> int:
+    """The first block in which no case over this answer can begin any more."""
+    leaf = scene.context.client_tabs.get(done.order.tab).leaves[done.order.sequence]
+    return court.last_opening_block(leaf.block, scene.ledger.parameters) + 1
+
+
+async def test_what_was_answered_long_ago_is_acknowledged_before_anything_is_ordered(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A payer that never did would be served for as long as its claims run and fall (attack 162)."""
+    monkeypatch.setattr(admission, "TOLERATED_CAPS", 0)
+    done = await scene.send(scene.asked())
+    fee = history_of(scene, done).answered.fee
+    scene.ledger.block = beyond_all_cases(scene, done) - 1
+    assert (await scene.send(scene.asked())).of("draw")
+    scene.ledger.block += 1
+    status, error = await scene.refused(scene.asked())
+    assert (status, error["code"]) == (409, "answers_unacknowledged")
+    assert f"worth {fee}" in error["message"]
+    scene.payer = tabs.acknowledge(scene.payer, done.order.sequence, fee)
+    assert (await scene.send(scene.asked())).of("draw")
+
+
+async def test_a_client_that_forgot_an_answer_may_order(scene: TabScene) -> None:
+    scene.ledger.block = beyond_all_cases(scene, await scene.send(scene.asked()))
+    assert (await scene.send(scene.asked())).of("draw")
+
+
+async def test_what_a_case_runs_over_or_what_fell_keeps_nobody_from_ordering(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "TOLERATED_CAPS", 0)
+    done = await scene.send(scene.asked())
+    scene.ledger.block = beyond_all_cases(scene, done)
+    assert (await scene.refused(scene.asked()))[0] == 409
+    before, live = scene.ledger.state, CaseRecord(hash_of("case"), CaseState(order=done.order_id), None, ())
+    scene.ledger.state = replace(before, cases=before.cases.set(live.case_id, live))
+    assert (await scene.send(scene.asked())).of("draw")
+    scene.ledger.state = replace(before, voided=before.voided.set((done.order_id, 0), live.case_id))
     assert (await scene.send(scene.asked())).of("draw")
 
 

@@ -10,6 +10,7 @@ SchedulerError
  │   │   └─ PriceTooLow     the order pays less than the price list
  │   ├─ VoucherRefused      a word on a tab that goes backwards
  │   ├─ ClaimsUnacknowledged  claims were paid from the tab, and the voucher says less
+ │   ├─ AnswersUnacknowledged  answers are long due, and the voucher leaves them out
  │   ├─ TabNotOpen          the tab is closing, or was never opened
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
@@ -198,6 +199,13 @@ class ClaimsUnacknowledged(OrderRefused):
     """Claims were paid from the tab, and the client's word on it says less."""
 
     code = "claims_unacknowledged"
+    status = 409
+
+
+class AnswersUnacknowledged(OrderRefused):
+    """Answers on the tab are long due, and the client's word on it leaves them out."""
+
+    code = "answers_unacknowledged"
     status = 409
 
 

@@ -94,11 +94,14 @@ class MarketLedger:
         return await self._market.read(asked)
 
     async def objection_deposit(self) -> int:
-        """What the Bank takes of who objects, at half as much base fee again; of a token, at the ceiling price."""
+        """What the Bank takes of who objects, at half as much base fee again; of a token, at the ceiling price.
+
+        A unit at least: it takes no call for nothing, also where gas is free.
+        """
         ceiling = self.parameters.gas_price
         is_coin = self.parameters.asset == NO_ADDRESS
         price = min(ceiling, await self._soon() * PER) if is_coin else ceiling
-        return -(-ANSWER_GAS * price // PER)
+        return max(-(-ANSWER_GAS * price // PER), 1)
 
     async def _soon(self) -> int:
         """The base fee that a block of the next ones may have, in wei."""

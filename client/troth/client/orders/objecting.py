@@ -69,11 +69,11 @@ async def object_calls(  # noqa: PLR0917
 
 
 async def deposit_for(market: Market, asset: Asset, parameters: Parameters) -> int:
-    """The most that an objection deposits now, in the asset's smallest unit."""
+    """The most that an objection deposits now, in the asset's smallest unit: one of it where gas is free."""
     price = parameters.gas_price
     if asset.is_coin:
         price = min(price, await base_fee(market) * MARGIN[0] // MARGIN[1] * PER)
-    return ANSWER_GAS * price // PER
+    return max(ANSWER_GAS * price // PER, 1)
 
 
 def object_command(record: OwnTab) -> str:

@@ -33,6 +33,7 @@ from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, pack_ends
 from troth.scheduler.errors import (
     AlreadyOrdered,
+    AnswersUnacknowledged,
     BadRequest,
     BadSignature,
     BlockTooOld,
@@ -57,6 +58,11 @@ from troth.scheduler.orders.offers import ClassOffer
 from troth.scheduler.orders.steps import AdmittedStep
 from troth.scheduler.tabs.database import Statement, StorageFailed
 from troth.scheduler.tabs.fallen import forgive_fallen
+from troth.scheduler.tabs.overdue import overdue
+
+TOLERATED_CAPS = 8
+"""Fees of the longest orders of a class that a client may owe for longer than any case needs: one that was away as its
+answers came has forgotten some, and waits for a claim of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,7 @@ def _checked(context: SchedulerContext, sent: Submission, request: Request, offe
     _check_terms(order, request, offer)
     _check_order(sent, view)
     _check_stake(context, order)
+    _check_due(context, sent, offer)
     _check_money(context, sent, view)
     return asked
 
@@ -262,6 +269,13 @@ def _check_claims(context: SchedulerContext, sent: Submission) -> None:
         what = f"Claims were paid from this tab: {paid} in all, and the voucher acknowledges {said}"
         remedy = "Acknowledge what was claimed, which costs nothing more, or use another tab."
         raise ClaimsUnacknowledged(what, said, remedy)
+
+
+def _check_due(context: SchedulerContext, sent: Submission, offer: ClassOffer) -> None:
+    worth = overdue(context, sent.voucher.message)
+    if worth > TOLERATED_CAPS * offer.rules.fee_cap:
+        what = f"Answers worth {worth} are long due on this tab, and the voucher does not acknowledge them"
+        raise AnswersUnacknowledged(what, worth, "Acknowledge what was answered, or use another tab.")
 
 
 def _draw(asked: _CheckedOrder) -> _DrawnNodes:
