@@ -174,11 +174,14 @@ contract Registry is Groups {
 
     /// @inheritdoc IRegistry
     function topUp(address operator, uint96 amount) external payable {
-        _collect(operator, amount);
+        uint256 received = _collect(operator, amount);
         Party storage party = _known(operator);
         if (party.exitBlock != 0) revert AlreadyExiting(operator, party.exitBlock);
-        if (msg.sender != party.owner && msg.sender != operator) return;
         Standing memory standing = _standings[operator];
+        // Nothing is owed for what a node served that has no penalty left to lose: no gift makes it worth something again.
+        uint256 penalty = uint96(_words[_classes[standing.class]]);
+        _requireStake(_stakeOf(operator) - received, penalty);
+        if (msg.sender != party.owner && msg.sender != operator) return;
         if (standing.one | standing.two == 0) return;
         (bytes32 class, uint256 covered) = _coveredOf(operator, standing);
         _reseat(class, standing, covered);

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from immutables import Map
 from support.market_logs import META
 from support.order_market import BLOCK, SCHEDULER, with_tab
 from support.order_network import Network, Ordered, build
@@ -25,8 +26,9 @@ from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState
 from troth.protocol.market.signed import Work
-from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import Tab, Voucher
+from troth.protocol.market.state import CaseRecord, account_id, with_pot
+from troth.protocol.market.types import PotKind, Tab, Voucher
+from troth.protocol.market.views import class_of
 from troth.protocol.types import ZERO_HASH
 
 
@@ -166,6 +168,11 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     state = network.ground.state
     alone = replace(ledger, state=replace(state, parties=state.parties.delete(node.address)))
     assert "not registered" in view.why_no_work(books, alone, EarningPolicy())[0]
+    nowhere, own = replace(state, entries=Map()), account_id(node.address)
+    penalty = class_of(state, state.parties[node.address].execution_class)[0].penalty
+    for stake, advice in ((penalty, "`troth node top-up`"), (penalty - 1, "register another operator key")):
+        left = replace(ledger, state=with_pot(nowhere, PotKind.STAKE, own, stake))
+        assert advice in view.why_no_work(books, left, EarningPolicy())[0]
     closing = with_tab(state, Tab(SCHEDULER, node.address, SCHEDULER), closes_at=BLOCK + 5)
     closed = replace(ledger, state=closing)
     assert "no scheduler has an open tab" in view.why_no_work(books, closed, EarningPolicy())[0]

@@ -464,4 +464,21 @@ contract BankAttacksTest is BankTest {
         vm.prank(caller);
         bank.claim(tab, voucher, signature, claim);
     }
+
+    // ---- free gas
+
+    /// @dev On a chain without a base fee an objection costs nothing. Where a claim takes more than the tab holds, whoever
+    ///      objects adds one unit: the Bank takes no call for an amount of nothing.
+    function test_WhereGasIsFreeAFalseClaimOfMoreThanATabHoldsIsObjectedToForOneUnit() public {
+        vm.fee(0);
+        ClaimState memory state = file(claimOf(6, four(20 ether, 0, 0, 0)), voucherOf(0, 30 ether, 5));
+        vm.expectRevert(IBank.ZeroAmount.selector);
+        object(state, 6);
+        vm.prank(payer);
+        bank.object{value: 1}(tab, state, 6);
+        pass(ANSWER_WINDOW + 1);
+        bank.strike(tab, state, 6);
+        assertEq(tabBalance(), DEPOSIT + 1);
+        assertEq(redeemed(), 0);
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {Ask, DrawRequest, Entry, NodeRegistration, Parameters, Segment} from "../../market/interfaces/MarketTypes.sol";
 import {Fault} from "../../market/interfaces/Proceedings.sol";
 import {MarketTest} from "./support/MarketTest.sol";
@@ -95,7 +96,10 @@ contract GroupsTest is MarketTest {
         uint96 amount = uint96(1 + roll(2 * SEAT));
         vm.deal(operatorAt(number), amount);
         vm.prank(operatorAt(number));
+        bool taken = nodes[number].stake >= PENALTY;
+        if (!taken) vm.expectPartialRevert(IRegistry.StakeTooLow.selector);
         registry.topUp{value: amount}(operatorAt(number), amount);
+        if (!taken) return;
         nodes[number].stake += amount;
         if (!nodes[number].suspended) reseat(number, covered(nodes[number].stake));
     }

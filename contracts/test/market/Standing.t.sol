@@ -410,6 +410,20 @@ contract StandingTest is MarketTest {
         vm.stopPrank();
     }
 
+    /// @dev What it served is worth nothing, and stays so: it comes back under another key.
+    function test_WhoHasNoPenaltyLeftTakesNoStake() public {
+        address node = exactNode(0);
+        slash(node, NODE_STAKE - PENALTY);
+        registry.topUp{value: 1}(node, 1);
+        slash(node, 2);
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.StakeTooLow.selector, PENALTY - 1, PENALTY));
+        registry.topUp{value: SEAT}(node, SEAT);
+        assertEq(stakeOf(node), PENALTY - 1, "what was sent came back");
+        slash(scheduler, SCHEDULER_STAKE);
+        registry.topUp{value: 1}(scheduler, 1);
+        assertEq(stakeOf(scheduler), 1, "a scheduler has no class");
+    }
+
     /// @dev Neither stake that is added nor another slice makes young seats old during a suspension, or ends it.
     function test_ASuspensionIsNoWayRoundTheSeasoning() public {
         NodeRegistration memory made = registration(SEAT);
@@ -435,7 +449,7 @@ contract StandingTest is MarketTest {
         address node = exactNode(0);
         vm.prank(address(court));
         registry.suspend(node, CASE);
-        slash(node, NODE_STAKE);
+        slash(node, NODE_STAKE - PENALTY);
         vm.startPrank(address(court));
         registry.convict(node, Fault.FalseResult, CASE, last());
         registry.restore(node, CASE);
@@ -455,7 +469,7 @@ contract StandingTest is MarketTest {
         address node = exactNode(0);
         vm.prank(address(court));
         registry.suspend(node, CASE);
-        slash(node, NODE_STAKE);
+        slash(node, NODE_STAKE - PENALTY);
         registry.evict(node);
         vm.deal(node, SEAT);
         vm.startPrank(node);

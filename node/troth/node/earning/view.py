@@ -13,7 +13,7 @@ from troth.protocol.market.draws import seasoned_seats
 from troth.protocol.market.signed import Work
 from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.types import PotKind, Role
-from troth.protocol.market.views import parameters_of
+from troth.protocol.market.views import class_of, parameters_of
 from troth.protocol.types import Address
 
 DAY, WEEK = 86_400.0, 7 * 86_400.0
@@ -155,13 +155,21 @@ def why_no_work(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> 
     return found
 
 
+def _why_in_no_group(state: State, me: Address) -> str:
+    penalty = class_of(state, state.parties[me].execution_class)[0].penalty
+    left = state.pot(PotKind.STAKE, me) + state.pot(PotKind.LOCKED, me)
+    if left < penalty:
+        return f"its stake of {left} is below the penalty of {penalty} and takes no more: register another operator key"
+    return "in no group: the stake covers no seat any more; run `troth node top-up`"
+
+
 def _seats(state: State, me: Address, block: int) -> list[str]:
     groups, parameters = state.groups_of(me), parameters_of(state)
     suspension = state.suspensions.get(me)
     if suspension is not None and not suspension.restored:
         return [f"suspended since block {suspension.block} by case 0x{suspension.case_id.hex()}"]
     if not groups:
-        return ["in no group: the stake covers no seat any more; run `troth node top-up`"]
+        return [_why_in_no_group(state, me)]
     found = []
     for group in groups:
         members = state.members_at(group, block)

@@ -103,7 +103,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "SegmentTwice": "Name each segment once.",
     "SliceChangedLately": "Wait until earlier orders' reference blocks are too old.",
     "StakeLocked": "Wait for the end of the cases that lock this stake.",
-    "StakeTooLow": "Add stake for at least one seat.",
+    "StakeTooLow": "Add stake for a seat; a node below its penalty takes none: register another key.",
     "StillUnbonding": "Wait for the exit block.",
     "UnknownClass": "Register the execution class first, or name one that is registered.",
     "UnknownModel": "Register the model first.",
