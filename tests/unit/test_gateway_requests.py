@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from troth.client.errors import ContextTooShort
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.errors import InvalidParameter, Unsupported
+from troth.client.gateway.failures import refusal_of
 from troth.client.gateway.request import Defaults, GatewayRequest
 
 USER = {"role": "user", "content": "hello"}
@@ -162,3 +164,26 @@ def test_completions_that_are_refused(fields: dict[str, Any], param: str) -> Non
     with pytest.raises(InvalidParameter) as refused:
         completion(**fields)
     assert refused.value.param == param
+
+
+def test_what_is_missing_or_wrong_is_told_with_what_to_send() -> None:
+    """A client without `messages` read that they "should be a list (nothing). Correct it."."""
+    for body, said in (
+        ({"model": "toy"}, "'messages' is missing: . Send it."),
+        ({"messages": [USER]}, "'model' is missing: . Send it."),
+    ):
+        with pytest.raises(InvalidParameter) as refused:
+            read_chat(body, DEFAULTS)
+        assert f"{refused.value.what}: {refused.value.value}. {refused.value.remedy}" == said
+    with pytest.raises(InvalidParameter) as refused:
+        chat(temperature=9)
+    assert refused.value.remedy == "Send a number from 0 to 2."
+
+
+def test_a_prompt_that_does_not_fit_is_told_in_a_program_s_words() -> None:
+    """It named --max-tokens, which is the command's."""
+    told = refusal_of(ContextTooShort(30_051, 8_192), param="messages")
+    assert (told.http_status, told.code) == (400, "context_length_exceeded")
+    assert told.what == "Prompt and max_tokens need 30051 positions"
+    assert "max_tokens: 21859 less" in told.remedy
+    assert "--" not in told.remedy

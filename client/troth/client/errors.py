@@ -4,6 +4,7 @@ ClientError
 ├── ConfigurationError      client.toml or an option cannot be used
 ├── WalletError             the keystore is missing or does not open
 ├── PromptError             the question is empty, too long, or not text
+│   └── ContextTooShort     question and answer together do not fit the model's context
 ├── ModelUnavailable        no such execution class, or its tokenizer is not what the chain says
 │   ├── NotAttested         a machine that could read a confidential prompt is not vouched for
 │   └── OwnModelUnusable    there is no model of one's own here to compute an answer again with
@@ -41,6 +42,18 @@ class WalletError(ClientError):
 
 class PromptError(ClientError):
     """The question is empty, too long, or not text."""
+
+
+class ContextTooShort(PromptError):
+    """Question and answer together do not fit: ``needed`` of ``context`` positions."""
+
+    def __init__(self, needed: int, context: int) -> None:
+        self.needed, self.context, self.missing = needed, context, needed - context
+        super().__init__(
+            f"The conversation and --max-tokens need {needed} positions, the model has {context}",
+            f"{self.missing} too many",
+            "Shorten the question, lower --max-tokens, or start a new conversation.",
+        )
 
 
 class ModelUnavailable(ClientError):

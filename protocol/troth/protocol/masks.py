@@ -76,7 +76,7 @@ def compiled(grammar: Grammar, tokenizer: str, vocabulary: int, end_tokens: Sequ
     matcher = _with_stack(lambda: LLMatcher(known, grammar.lark, log_level=0, limits=LIMITS))
     if matcher.is_error():
         said = matcher.get_error().split("\n")[0][:160]
-        raise InvalidGrammar("The grammar cannot be compiled", said, "Use a simpler schema.")
+        raise InvalidGrammar("The grammar cannot be compiled", said, "Correct the schema, or use a simpler one.")
     return matcher
 
 

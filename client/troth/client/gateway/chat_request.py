@@ -12,6 +12,7 @@ from troth.client.gateway.request import (
     Fields,
     GatewayRequest,
     kind_of,
+    missing,
     read_check,
     read_choices,
     read_length,
@@ -73,10 +74,12 @@ def _refuse(fields: Fields) -> None:
 
 def _messages(fields: Fields) -> list[Message]:
     given = fields.get("messages")
+    if given is None:
+        raise missing("messages")
     if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
         shown = len(given) if isinstance(given, list) else kind_of(given)
         what = f"'messages' should be a list of 1 to {MOST_MESSAGES}"
-        raise InvalidParameter(what, shown, "Correct it.", param="messages")
+        raise InvalidParameter(what, shown, "Send at least one.", param="messages")
     return [_message(Fields(one, f"messages[{number}]")) for number, one in enumerate(given)]
 
 

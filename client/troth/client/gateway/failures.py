@@ -7,6 +7,7 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.client.errors import (
     ClientError,
+    ContextTooShort,
     FeeTooHigh,
     ModelUnavailable,
     OverlayFailed,
@@ -58,6 +59,10 @@ def refusal_of(error: Exception, orders: tuple[str, ...] = (), param: str | None
         return PaymentRequired(error.what, error.value, error.remedy, code="no_tab", troth={"command": command, **FREE})
     if isinstance(error, FeeTooHigh):
         return PaymentRequired(error.what, error.value, error.remedy, code="cost_limit_exceeded", troth=FREE)
+    if isinstance(error, ContextTooShort):
+        remedy = f"Send a shorter prompt, or a smaller max_tokens: {error.missing} less in all."
+        what, shown = f"Prompt and max_tokens need {error.needed} positions", f"the model has {error.context}"
+        return InvalidParameter(what, shown, remedy, code="context_length_exceeded", param=param)
     if isinstance(error, PromptError):
         return InvalidParameter(error.what, error.value, error.remedy, code="context_length_exceeded", param=param)
     if isinstance(error, OwnModelUnusable):

@@ -9,7 +9,7 @@ from typing import Any
 
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.errors import InvalidParameter, Unsupported
-from troth.client.gateway.request import Defaults, Fields, GatewayRequest, kind_of, read_text
+from troth.client.gateway.request import Defaults, Fields, GatewayRequest, kind_of, missing, read_text
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _KEPT = ("model", "temperature", "top_p", "top_k", "min_p", "stream", "troth")
@@ -21,7 +21,7 @@ def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     if fields.inner("thinking").get("type") not in (None, "disabled"):
         raise Unsupported("'thinking' is not supported", "", "Leave it out.", param="thinking")
     if fields.get("max_tokens") is None:
-        raise InvalidParameter("'max_tokens' is missing", "", "Send it.", param="max_tokens")
+        raise missing("max_tokens")
     chat = {name: fields.get(name) for name in _KEPT} | {
         "max_tokens": fields.get("max_tokens"),
         "stop": fields.get("stop_sequences"),
@@ -43,6 +43,8 @@ def _system(fields: Fields) -> Iterator[dict[str, Any]]:
 
 def _messages(fields: Fields) -> Iterator[dict[str, Any]]:
     given = fields.get("messages")
+    if given is None:
+        raise missing("messages")
     if not isinstance(given, list):
         raise InvalidParameter("'messages' should be a list", kind_of(given), "Correct it.", param="messages")
     for number, one in enumerate(given):

@@ -34,6 +34,7 @@ from troth.client.gateway.ordered import Told, whole
 from troth.client.gateway.request import MOST_CHOICES
 from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.asking import ask
+from troth.client.orders.failing import what_happened
 from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
 from troth.client.orders.updates import (
@@ -337,5 +338,6 @@ class Questions:
             self._note_cost(completion, number, 0)
         hop = refusal.hop if isinstance(refusal, HopFailed) else "wallet"
         self._metrics.failures.labels(hop).inc()
-        _log.warning("the order failed: %s", refusal.code)
+        named = ", ".join(one[:12] for one in orders) or "no order was made"
+        _log.warning("the question failed (%s): %s: %s", named, refusal.code, what_happened(error))
         completion.hear(number, refusal)

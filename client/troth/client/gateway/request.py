@@ -102,18 +102,25 @@ class Fields:
 
     def _invalid(self, name: str, value: object, wanted: str) -> InvalidParameter:
         shown = value if isinstance(value, int | float) else kind_of(value)
-        return InvalidParameter(f"'{name}' should be {wanted}", shown, "Correct it.", param=self.param(name))
+        return InvalidParameter(f"'{name}' should be {wanted}", shown, f"Send {wanted}.", param=self.param(name))
 
 
 def read_text(value: object, param: str) -> str:
     """A text without lone surrogates; InvalidParameter otherwise."""
+    if value is None:
+        raise missing(param)
     if not isinstance(value, str):
-        raise InvalidParameter(f"'{param}' should be text", kind_of(value), "Correct it.", param=param)
+        raise InvalidParameter(f"'{param}' should be text", kind_of(value), "Send text.", param=param)
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise InvalidParameter("This is no valid Unicode", param, "Encode it as UTF-8.", param=param) from error
     return value
+
+
+def missing(param: str) -> InvalidParameter:
+    """The error for a field that a request cannot do without."""
+    return InvalidParameter(f"'{param}' is missing", "", "Send it.", param=param)
 
 
 def kind_of(value: object) -> str:

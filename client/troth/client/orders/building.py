@@ -6,7 +6,7 @@ import secrets
 import time
 from dataclasses import replace
 
-from troth.client.errors import FeeTooHigh, PromptError
+from troth.client.errors import ContextTooShort, FeeTooHigh, PromptError
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.session import PayerSession, TabContext
 from troth.client.orders.terms import CheckedOffer, require_within
@@ -48,11 +48,7 @@ def require_room(prompt: tuple[int, ...], wish: Wish, context: int) -> None:
         raise PromptError("The prompt has no tokens", 0, "Write a question.")
     needed = len(prompt) + wish.choices.max_tokens
     if context and needed > context:
-        raise PromptError(
-            f"The conversation and --max-tokens need {needed} positions, the model has {context}",
-            f"{needed - context} too many",
-            "Shorten the question, lower --max-tokens, or start a new conversation.",
-        )
+        raise ContextTooShort(needed, context)
 
 
 def check_rate_of(offer: CheckedOffer, wish: Wish) -> int:
