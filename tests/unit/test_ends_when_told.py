@@ -26,8 +26,10 @@ async def ends(
 ) -> bool:
     """Whether work that is cancelled some steps of the loop after what it waits for has come is cancelled."""
     task = asyncio.create_task(work)
-    while not waits():
+    for _ in range(10_000):
         await asyncio.sleep(0)
+        if waits():
+            break
     comes()
     for _ in range(moment):
         await asyncio.sleep(0)
