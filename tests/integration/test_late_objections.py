@@ -5,6 +5,7 @@ The scheduler's own duties claim, answer and settle, on a real chain.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,27 @@ async def test_late_objections_are_answered_and_nothing_more_is_served_until_cla
             for paid in (one, two):
                 scene.payer = tabs.acknowledge(scene.payer, paid.order.sequence, fee_of(scene, paid))
             assert (await scene.send(scene.asked())).of("draw")
+
+
+async def test_a_client_whose_numbers_leap_pays_for_all_that_it_was_answered(anvil: Any, tmp_path: Path) -> None:
+    """Owed is the largest sum that was ever shown: a claim that had room for one of two numbers lost the other."""
+    async with network(anvil, tmp_path / "network") as scene:
+        with scene.still():
+            one = await scene.send(scene.asked())
+            scene.payer = replace(scene.payer, sequence=299)
+            two = await scene.send(scene.asked())
+            shown = await claimed(scene)
+            assert (shown.state.claim.first, shown.state.claim.last) == (1, 300)
+            # Nobody ordered 280, which is too far from the first number to be left out: its place is shown to be empty.
+            for number in (280, 300):
+                await scene.stage.send(scene.stage.client, Part.BANK, "object", scene.client_tab, shown.state, number)
+            await scene.ledger.catch_up()
+            assert len(claim_of(scene).objections) == 2
+            await attend_claims(scene.context)
+            await scene.ledger.catch_up()
+            assert not claim_of(scene).objections
+            assert {number: leaf.amount for number, leaf in claim_of(scene).answered.items()} == {
+                280: 0,
+                300: fee_of(scene, two),
+            }
+            assert await settled(scene, shown) == fee_of(scene, one) + fee_of(scene, two)

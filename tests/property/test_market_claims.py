@@ -107,6 +107,20 @@ def test_only_open_numbers_can_be_claimed(through: int, exceptions: int, first: 
     assert claims.owed(voucher, replace(claim, exceptions=left_out)) == 1
 
 
+def test_numbers_beyond_the_window_that_are_worth_nothing_are_empty_places() -> None:
+    """What is left out of a claim is lost (owed is the largest sum that was ever shown), so nothing needs to be."""
+    leaves = {1: 1, 3: 1, 300: 1, 400: 1}
+    claim, tree = claims.claim_of(_voucher(), leaves)
+    assert (claim.first, claim.last, claim.total) == (1, 400, 4)
+    for number in range(1, 401):
+        claims.verify_path(claim, number, leaves.get(number, 0), tree.path(number))
+        assert claims.is_claimed(claim, number) == (number in leaves or number > 256)
+    assert claims.together(leaves, _voucher()) == leaves
+    assert claims.together({1: 1, 1 << 32: 1, (1 << 32) + 1: 1}, _voucher(sequence=1 << 40)) == {1: 1, 1 << 32: 1}
+    assert claims.together(leaves, _voucher(sequence=399)) == {1: 1, 3: 1, 300: 1}
+    assert claims.together(leaves, _voucher(authorised=3)) == {1: 1, 3: 1, 300: 1}
+
+
 def test_what_was_never_authorised_cannot_be_claimed() -> None:
     claim, _ = claims.claim_of(_voucher(), {3: 5})
     with pytest.raises(InvalidClaim, match="ends with number 2"):
@@ -115,8 +129,8 @@ def test_what_was_never_authorised_cannot_be_claimed() -> None:
         claims.owed(_voucher(authorised=4), claim)
     with pytest.raises(InvalidClaim, match="Nothing"):
         claims.claim_of(_voucher(), {})
-    with pytest.raises(InvalidClaim, match="first 256"):
-        claims.claim_of(_voucher(), {1: 1, 2: 1, 300: 1})
+    with pytest.raises(InvalidClaim, match="acknowledged already"):
+        claims.claim_of(_voucher(acknowledged_through=299), {298: 1, 300: 1, 398: 1})
     for first, last in ((0, 1), (3, 2), (1, (1 << 32) + 1)):
         with pytest.raises(InvalidClaim):
             claims.depth_of(first, last)

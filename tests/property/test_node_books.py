@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.order_market import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDULER_KEY, with_tab
 
 from troth.node.earning.books import NodeBooks, NodeLedger, NotPaid
-from troth.node.earning.claiming import together
 from troth.node.earning.database import NodeDatabase
 from troth.node.earning.leaf import Stage
 from troth.node.errors import NodeStorageError
@@ -162,7 +161,7 @@ def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) ->
 )
 def test_what_is_claimed_together_can_always_be_filed(amounts: dict[int, int], sequence: int, room: int) -> None:
     voucher = Voucher(TAB_ID, 7, 7 + room, sequence, 0, 0)
-    chosen = together(amounts, voucher)
+    chosen = claims.together(amounts, voucher)
     assert chosen.items() <= amounts.items()
     if chosen:
         claim, tree = claims.claim_of(voucher, chosen)

@@ -32,7 +32,7 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import CaseKind, Fault, Outcome
 from troth.protocol.market.signed import Opinion
-from troth.protocol.market.types import ClaimState, GroupEntry, PotKind, Voucher
+from troth.protocol.market.types import ClaimState, GroupEntry, Movement, PotKind, Voucher
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 CASE = CaseScene()
@@ -154,8 +154,34 @@ def test_more_seats_than_stake_are_found_with_the_call_that_ends_them() -> None:
     taken = on.Moved(ZERO_HASH, PotKind.STAKE, pot, PotKind.BURNT, ZERO_HASH, lost, STAKE - lost, lost, META)
     (found,) = findings(record(taken))
     assert (found.check, found.party, found.action) == ("M4", node, f"Registry.evict({node})")
+    assert found.kind is FindingKind.MISMATCH
     stranger = on.EntryChanged(group_id(class_id, Segment(0, 12)), 24, GroupEntry(address(70), 7, 7, 1, 0), 25, META)
     assert "M4" in numbers(record(stranger))
+
+
+@pytest.mark.parametrize(
+    ("left", "kind"),
+    [(10 * execution_class().seat - 1, FindingKind.OBSERVED), (9 * execution_class().seat, FindingKind.INCONCLUSIVE)],
+    ids=["a part of a seat", "a whole seat"],
+)
+def test_a_reviewer_that_missed_its_window_is_named_as_late_and_not_as_a_cheat(left: int, kind: FindingKind) -> None:
+    """Its fine leaves it with seats that its stake does not quite cover; the audit called that a violation."""
+    late = CASE.drawn.reviewers[0]
+    before = replace(CASE.committed, commitments=(ZERO_HASH, *CASE.committed.commitments[1:]))
+    silent = Movement(*court_money.pot_of(PotKind.STAKE, late), PotKind.BURNT, ZERO_HASH, STAKE - left)
+    made: Events = []
+    for event, call in honest():
+        if isinstance(event, on.ReviewsCommitted):
+            made.append((replace(event, commitments=before.commitments), call))
+            continue
+        if isinstance(event, on.CaseDecided):
+            made.append((on.MovedMany(CASE.case_id, pack_movements(CASE.case_id, (silent,)), META), call))
+        made.append((event, call))
+    (found,) = [one for one in findings(CASE.subject(made)) if one.check == "M4"]
+    assert (found.kind, found.party, found.action) == (kind, late, f"Registry.evict({late})")
+    assert "windows that it missed" in found.message
+    assert "no cheat is proven" in found.message
+    assert found.evidence == (("fine 1", f"it missed a window: {STAKE - left} in case 0x{CASE.case_id.hex()}"),)
 
 
 # -------------------------------------------------------------------------------------------------------------- owners

@@ -101,6 +101,17 @@ async def test_each_refusal_has_words_and_keeps_nothing(scene: TabScene, name: s
     assert not any(held.book.bounds for held in scene.context.node_tabs)
 
 
+async def test_an_order_of_a_slow_chain_node_is_told_how_old_its_block_is(scene: TabScene) -> None:
+    asked = scene.asked()
+    scene.ledger.block = asked.order.reference_block + scene.ledger.parameters.reference_age
+    assert (await scene.send(asked)).of("admitted"), "as old as it may be"
+    late = scene.asked()
+    scene.ledger.block = late.order.reference_block + scene.ledger.parameters.reference_age + 1
+    status, error = await scene.refused(late)
+    assert (status, error["code"]) == (409, "old_block")
+    assert f"{scene.ledger.parameters.reference_age + 1} blocks old" in error["message"]
+
+
 async def test_a_prompt_that_does_not_fit_is_refused(scene: TabScene) -> None:
     assert (await scene.refused(scene.asked(max_tokens=254)))[0] == 413
     assert (await scene.refused(scene.asked((1, 64))))[1]["code"] == "token_out_of_vocabulary"

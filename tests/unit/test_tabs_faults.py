@@ -199,7 +199,7 @@ async def test_an_answer_that_can_be_checked_no_more_is_paid_by_hand_and_its_tab
         with pytest.raises(NoTab, match=f"troth client pay {entry.name[:12]}"):
             await asked(stage)
         for yes in (False, True):
-            told = await paid_by_hand(stage, monkeypatch, entry.name, yes=yes)
+            (told,) = await paid_by_hand(stage, monkeypatch, entry.name, yes=yes)
             assert (told["paid"], stage.book().spent - before) == (yes, entry.fee if yes else 0)
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent, "its scheduler was told"
         assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
@@ -219,7 +219,7 @@ async def test_an_answer_that_may_still_be_checked_is_not_paid_by_hand(
         assert stage.book().spent == 0
 
 
-async def paid_by_hand(stage: Stage, monkeypatch: pytest.MonkeyPatch, order: str, *, yes: bool) -> dict[str, Any]:
+async def paid_by_hand(stage: Stage, monkeypatch: pytest.MonkeyPatch, order: str, *, yes: bool) -> list[dict[str, Any]]:
     """`troth client pay`."""
     asset = Asset(NO_ADDRESS, "usdc", 6)
 

@@ -9,17 +9,19 @@ import random
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from support.toy_market import PARAMETERS
+from support.toy_tab_scheduler import ToyScheduler, honest
 from support.toy_tab_stage import Stage, session_on, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 
 from troth.client.home import Home
 from troth.client.orders import building
-from troth.client.orders.journal import OrderRecord
+from troth.client.orders.failing import OrderFailed
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.paying import give_up
 from troth.client.orders.session import PayerSession
@@ -27,6 +29,8 @@ from troth.client.orders.updates import OrderOutcome
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
+from troth.protocol.market.bodies import OpenOrder, Recovered
+from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.types import Hash32
 
 SEEDS = range(12)
@@ -156,3 +160,62 @@ async def test_what_this_copy_paid_alone_is_paid_on_top_of_the_other_one_s_word(
         await OrderKeeper(second).once()
         book = two.stage.scheduler.books[two.stage.tab]
         assert (book.exposure, book.payable) == (0, two.most())
+
+
+def still_runs(scheduler: ToyScheduler, running: list[bool]) -> None:
+    """While ``running`` says so, the scheduler knows no results of any order."""
+    known = scheduler.known
+
+    def shown(identifier: Hash32) -> Recovered:
+        told = known(identifier)
+        if not running:
+            return told
+        return replace(told, orders=tuple(OpenOrder(one.order, one.admission, one.nodes) for one in told.orders))
+
+    scheduler.known = shown  # type: ignore[method-assign]
+
+
+async def test_an_order_that_ran_when_it_was_taken_over_is_paid_once_its_scheduler_shows_its_draw(
+    tmp_path: Path,
+) -> None:
+    """Its own copy has ended: nobody else would ever pay it."""
+    async with copies(tmp_path) as two:
+        _, second = two.sessions
+        running = [True]
+        still_runs(two.stage.scheduler, running)
+        await two.ask(0, SELDOM)
+        assert await two.ask(1, ALWAYS) is OrderOutcome.CHECKED
+        (taken,) = (one for one in second.journal.all() if one.phase is Phase.RECOVERED)
+        keeper = OrderKeeper(second)
+        await keeper.once()
+        running.clear()
+        for _ in range(2):
+            two.stage.world.block += PARAMETERS.lag
+            keeper._later.clear()
+            await keeper.once()
+        assert second.journal.entry(taken.identifier).paid
+        book = two.stage.scheduler.books[two.stage.tab]
+        assert (book.exposure, book.payable) == (0, two.most())
+
+
+async def test_an_order_that_failed_after_it_was_taken_over_is_given_up(tmp_path: Path) -> None:
+    async with copies(tmp_path) as two:
+        _, second = two.sessions
+        still_runs(two.stage.scheduler, [True])
+        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": "", "retry_free": True}
+        two.stage.scheduler.tamper = lambda _one, lines: [lines[0], failed]
+        with pytest.raises(OrderFailed):
+            await two.ask(0, SELDOM)
+        two.stage.scheduler.tamper = honest
+        assert await two.ask(1, ALWAYS) is OrderOutcome.CHECKED
+        taken = [one for one in second.journal.all() if one.phase is Phase.RECOVERED]
+        assert taken
+        two.stage.scheduler.forgotten |= {one.identifier: [failed] for one in taken}
+        keeper = OrderKeeper(second)
+        for blocks in (1, PARAMETERS.reference_age + PARAMETERS.lag + DRAW_AGE):
+            assert {second.journal.entry(one.identifier).paid for one in taken} == {None}
+            two.stage.world.block += blocks
+            keeper._later.clear()
+            await keeper.once()
+        assert {second.journal.entry(one.identifier).phase for one in taken} == {Phase.FAILED}
+        assert two.stage.scheduler.books[two.stage.tab].exposure == 0

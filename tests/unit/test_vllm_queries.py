@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from troth.node.engine.vllm.worker import single_queries  # noqa: E402
+from troth.node.engine.vllm.processor_kernels import single_queries  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from troth.node.configuration import NodeConfiguration
-from troth.node.engine.card import CardLock, cards_of
+from troth.node.engine.card import CardLock, cards_of, require_device
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.activations import require_judged
@@ -198,7 +198,8 @@ def torch_engine(
 
 
 def require_engine(configuration: NodeConfiguration) -> None:
-    """Raise ConfigError where the configured engine cannot be used here; before anything else is begun."""
+    """Raise ConfigError where engine or device cannot be used here; before anything else is begun."""
+    require_device(configuration.device)
     if configuration.engine == "vllm":
         from troth.node.engine.vllm.installing import require_vllm
 

@@ -5,6 +5,7 @@ SchedulerError
  │   ├─ BadRequest, UnknownClass, BadSignature, Expired, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary,
  │   ├─ GroupTooSmall, Busy, ChainAway, OtherSplit
  │   ├─ OrderInvalid        class, terms, time or signature do not hold
+ │   ├─ BlockTooOld         the order's reference block: whoever sent it sees the chain too late
  │   ├─ TabTooSmall         the tab does not cover it; ``shortfall`` in the asset's smallest unit
  │   │   └─ PriceTooLow     the order pays less than the price list
  │   ├─ VoucherRefused      a word on a tab that goes backwards
@@ -156,6 +157,17 @@ class OrderInvalid(OrderRefused):
     def of(cls, error: ProtocolError) -> OrderInvalid:
         """The protocol's refusal; long values are cut, since they may be whole signatures."""
         return cls(error.what, str(error.value)[:200], error.remedy)
+
+
+class BlockTooOld(OrderRefused):
+    """An order from a chain node that is slow or behind: with a newer block the same order would be taken."""
+
+    code = "old_block"
+    status = 409
+
+    def __init__(self, block: int, newest: int, most: int) -> None:
+        what = f"The order's block is {newest - block} blocks old, and may be {most}"
+        super().__init__(what, block, "Order again with a newer block, from a chain node that is prompt.")
 
 
 class TabTooSmall(OrderRefused):

@@ -23,7 +23,15 @@ from troth.client.gateway.errors import (
     PaymentRequired,
     Unsupported,
 )
-from troth.client.orders.failing import AnswerChanged, OrderContradicted, OrderFailed, OrderStalled, StateUnknown
+from troth.client.orders.failing import (
+    AnswerChanged,
+    OrderContradicted,
+    OrderFailed,
+    OrderStale,
+    OrderStalled,
+    OrderUnseen,
+    StateUnknown,
+)
 from troth.client.orders.session import FAILURES
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.transport.errors import CircuitFailed
@@ -78,6 +86,10 @@ def _classified(error: Exception) -> tuple[str, int, str, bool | str]:
         return "scheduler", 502, "state_not_shown", True
     if isinstance(error, OrderContradicted):
         return "scheduler", 502, "scheduler_contradicted", False
+    if isinstance(error, OrderUnseen):
+        return "chain", 504, "chain_behind", "unknown"
+    if isinstance(error, OrderStale):
+        return "chain", 503, "chain_behind", False
     if isinstance(error, OrderStalled):
         return "scheduler", 504, "scheduler_timeout", "unknown"
     if isinstance(error, OrderFailed):

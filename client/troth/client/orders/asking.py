@@ -19,7 +19,14 @@ from troth.client.orders import building
 from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.course import Course
-from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled, OrderUnseen, what_happened
+from troth.client.orders.failing import (
+    OrderContradicted,
+    OrderFailed,
+    OrderStale,
+    OrderStalled,
+    OrderUnseen,
+    what_happened,
+)
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.judging import case_command, go_to_court
 from troth.client.orders.last_state import last_state
@@ -106,6 +113,8 @@ async def ask(
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
             _note_failure(session, state, tab_context, entry, error, last=attempt == attempts - 1)
+            if isinstance(error, OrderStale):
+                await session.refreshed()
         finally:
             # Whoever stops reading leaves the order to the keeper.
             session.journal.release(entry.identifier)

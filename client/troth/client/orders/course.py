@@ -32,7 +32,8 @@ from troth.client.orders.failing import (
     OrderFailed,
     OrderStalled,
     OrderUnseen,
-    other_copy_remedy,
+    refusal_remedy,
+    refused_as,
     unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
@@ -392,11 +393,11 @@ class Course:
         give_up(self._session, self._entry, f"refused: {printable_line(error.what)}")
         name = "0x" + self._tab_context.identifier.hex()
         if error.status == 402:
-            command = top_up_command(name, error.shortfall) if error.shortfall else f"troth client tabs {name[:12]}"
+            command = top_up_command(name, error.shortfall) if error.shortfall else "troth client tabs"
             shown = f"{error.shortfall} units short"
             return OrderFailed(error.what, shown, f"Run `{command}`.", shortfall=error.shortfall, tab=name)
-        remedy = other_copy_remedy(name[:12]) if error.code in VOUCHER_REFUSALS else error.remedy
-        return OrderFailed(error.what, error.value, remedy or "Ask another scheduler.")
+        remedy = refusal_remedy(error.code, name[:12]) or error.remedy
+        return refused_as(error.code)(error.what, error.value, remedy or "Ask another scheduler.")
 
     def _broken(self, error: Exception) -> Exception:
         what = getattr(error, "what", str(error))

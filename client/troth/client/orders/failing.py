@@ -2,6 +2,7 @@
 
 ClientError
 ├── OrderFailed        nothing is owed: it was refused, or its scheduler gave it up; asking elsewhere is free
+│   └── OrderStale     it named a block that was too old: this client's chain node is slow; one with a newer is tried
 ├── OrderStalled       no line came in time, or the stream broke; what becomes of it is found out in the background
 │   └── OrderUnseen    it names a block that this client's chain node has not shown: another scheduler is tried
 ├── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
@@ -22,6 +23,14 @@ from troth.protocol.types import Address
 
 VOUCHER_REFUSALS = frozenset({"voucher_refused", "invalid_voucher"})
 """Codes of refusals that a newer word of the tab mends."""
+OLD_BLOCK = "old_block"
+"""A scheduler's word for an order whose reference block is too old."""
+SLOW_CHAIN_REMEDY = (
+    "The chain node that this client asks (`rpc` in client.toml) answers too slowly for this network, or is behind: "
+    "name another with --rpc, or ask again."
+)
+CLAIMS_UNACKNOWLEDGED = "claims_unacknowledged"
+"""A scheduler's word for a tab of which a claim was paid, and not acknowledged since."""
 
 
 def unknown_until(order: Order, parameters: Parameters) -> int:
@@ -42,6 +51,10 @@ class OrderFailed(ClientError):
         super().__init__(what, value, remedy)
         self.shortfall = shortfall
         self.tab = tab
+
+
+class OrderStale(OrderFailed):
+    """The order named a block that is too old by now."""
 
 
 class OrderStalled(ClientError):
@@ -76,6 +89,23 @@ class EntryFailed(ClientError):
     def __init__(self, what: str, *, silent: bool = False) -> None:
         super().__init__(what, "", "The scheduler is asked.")
         self.silent = silent
+
+
+def refusal_remedy(code: str, tab: str) -> str:
+    """What to do where a scheduler refuses the words of a tab; empty: it says so itself."""
+    if code == CLAIMS_UNACKNOWLEDGED:
+        return (
+            "Ask again in a minute: what a claim was paid is acknowledged by itself, once this client has seen it on "
+            "chain. `troth client receipts` shows what waits."
+        )
+    if code == OLD_BLOCK:
+        return f"The order is free. {SLOW_CHAIN_REMEDY}"
+    return other_copy_remedy(tab) if code in VOUCHER_REFUSALS else ""
+
+
+def refused_as(code: str) -> type[OrderFailed]:
+    """The error for a scheduler's word."""
+    return OrderStale if code == OLD_BLOCK else OrderFailed
 
 
 def other_copy_remedy(tab: str) -> str:

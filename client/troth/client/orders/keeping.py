@@ -28,8 +28,10 @@ from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
+from troth.client.orders.taken_over import find_out, is_undecided
 from troth.client.orders.updates import CourseStep
 from troth.client.tabs.books import OwnTab
+from troth.client.tabs.claims_paid import acknowledge_claimed
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, Admitted, OpenOrder, Submission
@@ -128,6 +130,7 @@ class OrderKeeper:
         """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
             tab_context = self.session.tab_context_of(record.identifier)
+            self._acknowledge_claimed(record)
             for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._apart(entry, self._look_after(tab_context, entry))
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
@@ -179,6 +182,8 @@ class OrderKeeper:
             pay(self.session, entry, owed)
             return
         await self._summon(entry)
+        if is_undecided(entry) and self._backoff.is_time(entry.identifier):
+            await self._find_out(tab_context, entry)
         if entry.phase is Phase.REJECTED and self._backoff.is_time(b"case" + entry.identifier):
             await self._to_court(entry)
         is_time = self._is_certain(entry) or self._backoff.is_time(entry.identifier)
@@ -190,6 +195,16 @@ class OrderKeeper:
                     await self._go_on(tab_context, entry)
             finally:
                 self.session.journal.release(entry.identifier)
+
+    async def _find_out(self, tab_context: TabContext, entry: OrderRecord) -> None:
+        """What became of an order that was taken over while it ran."""
+        self._backoff.put_off(entry.identifier)
+        try:
+            await find_out(self.session, tab_context, entry)
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            _log.info("an order that was taken over is looked after again later: %s", type(error).__name__)
 
     def _goes_on(self, entry: OrderRecord) -> bool:
         return entry.phase in RUNNING or self._check_may_come(entry)
@@ -320,6 +335,14 @@ class OrderKeeper:
         return True
 
     # ---- claims
+
+    def _acknowledge_claimed(self, record: OwnTab) -> None:
+        """Before anything else of the tab: what was paid on chain is not to be refunded here."""
+        count = acknowledge_claimed(self.session, record.identifier)
+        if count:
+            about = f"a claim on tab 0x{record.identifier.hex()[:10]} was paid on chain"
+            what = f"{count} answers are" if count > 1 else "the answer is"
+            self.report(None, f"{about}: {what} acknowledged, which costs nothing more")
 
     async def _watch_claim(self, record: OwnTab) -> None:
         """Object to a claim that shows more than is owed, and strike it where it was not shown."""

@@ -46,6 +46,12 @@ def give_up(session: PayerSession, entry: OrderRecord, failure: str) -> None:
     pay(session, entry, 0)
 
 
+def unchecked(session: PayerSession) -> list[OrderRecord]:
+    """Answers that ended without their check and wait for their user, or for a claim, oldest first."""
+    found = [one for one in session.journal.all() if one.phase is Phase.REFUSED_CHECK and one.paid is None]
+    return found[::-1]
+
+
 def require_unchecked(session: PayerSession, entry: OrderRecord) -> int:
     """What an answer costs that ended without its check, and may be paid by hand; raises ReceiptNotFound for others."""
     remedy = "`troth client receipts` shows its state."

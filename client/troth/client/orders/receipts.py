@@ -41,13 +41,17 @@ _UNPAID = {Phase.REFUSED_CHECK, Phase.CONTRADICTED}
 
 @dataclass(frozen=True, slots=True)
 class OrderSummary:
-    """One order as its user sees it: answered, drawn or not, checked, acknowledged, brought to court."""
+    """One order as its user sees it: answered, drawn or not, checked, acknowledged, brought to court.
+
+    ``waits``: why nothing pays it by itself, and who may end that; empty where the client goes on alone.
+    """
 
     entry: OrderRecord
     drawn: bool | None
     case: str
     cases: tuple[FollowedCase, ...] = ()
     fell: bool = False
+    waits: str = ""
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -90,6 +94,7 @@ class OrderSummary:
             "nodes": list(self.nodes),
             "served_by": self.nodes[-1] if self.nodes else None,
             "failure": entry.failure,
+            "waits": self.waits or None,
         }
 
     def lines(self, asset: Asset) -> list[str]:
@@ -113,6 +118,8 @@ class OrderSummary:
             lines.append("  own model  has not computed it again")
         if entry.failure is not None:
             lines.append(f"  note       {printable_line(entry.failure)}")
+        if self.waits:
+            lines.append(f"  waits      {self.waits}")
         if self.case and not self.cases:
             lines.append(f"  case       {printable_line(self.case)}")
         lines += [f"  case       {one.words}" for one in self.cases]
@@ -133,7 +140,22 @@ def shown(entry: OrderRecord, state: State) -> OrderSummary:
     doubted = verdict is not None and verdict.opinion is Opinion.REJECT
     if not own and (doubted or (entry.phase is Phase.REJECTED and entry.paid is None)):
         own = f"`{case_command(entry.identifier)}` brings it to the court"
-    return OrderSummary(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
+    return OrderSummary(entry, drawn, ", ".join(said) or own, found, fell(state, entry), _waits(entry, state))
+
+
+def _waits(entry: OrderRecord, state: State) -> str:
+    """What becomes of an answer that nothing pays by itself."""
+    if entry.phase is not Phase.REFUSED_CHECK or entry.paid is not None:
+        return ""
+    name, served = entry.name[:12], served_of(entry)
+    claimed = "its scheduler may claim it on chain, and it is acknowledged then"
+    ends = f"{claimed}; `troth client pay {name}` pays it before, if it was you who was away"
+    if entry.fee is None:
+        ends = claimed
+    if served is None or state.deployed is None:
+        return f"it can be checked no more: {ends}"
+    last = lottery.secret_due(served.draw, state.deployed.parameters)
+    return f"until block {last} a running client asks for its check, and `troth client summon {name}` can: then {ends}"
 
 
 def proof_of(entry: OrderRecord, state: State, domain: Domain) -> Receipt:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -158,6 +158,11 @@ class PayerSession:
             except ChainError:
                 # Whoever asked looks whether it was seen.
                 return
+
+    async def refreshed(self) -> None:
+        """Follow the chain up to its newest block now, as far as it can be asked: an order names the newest known."""
+        with suppress(ChainError):
+            await self.follower.catch_up()
 
     def require_tier(self, scheduler: Address, execution_class: Hash32) -> None:
         """Raise NotAttested where a machine that is not vouched for could read a confidential order placed now."""

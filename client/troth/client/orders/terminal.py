@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from troth.client.orders.conversation import converse, opening, print_json_answe
 from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord
 from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
-from troth.client.orders.paying import pay, require_unchecked
+from troth.client.orders.paying import pay, require_unchecked, unchecked
 from troth.client.orders.receipts import proof_of, shown
-from troth.client.orders.running import running
+from troth.client.orders.running import Running, running
 from troth.client.orders.session import PayerSession, following, market_session
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
 from troth.client.orders.talking import Conversation, Typing, talk
@@ -186,20 +187,43 @@ async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *
 
 async def pay_unchecked(
     home: Home, configuration: ClientConfiguration, password_file: Path | None, order: str, *, yes: bool
-) -> dict[str, Any]:
-    """Acknowledge an answer that ended without its check; without ``yes`` say what that costs. Raises ReceiptNotFound.
+) -> list[dict[str, Any]]:
+    """Acknowledge an answer that ended without its check, or all; without ``yes`` say what that costs.
 
-    No transaction is needed: the scheduler is told at once, or with the next order.
+    Raises ReceiptNotFound where the named one is not paid by hand. No transaction is needed: the scheduler is told at
+    once, or with the next order.
     """
     async with running(home, configuration, password_file, _report) as run:
         session = run.session
-        entry = session.journal.find(order)
-        fee = require_unchecked(session, entry)
+        if order:
+            entry = session.journal.find(order)
+            fees = {entry.identifier: require_unchecked(session, entry)}
+            found = [entry]
+        else:
+            found = unchecked(session)
+            fees = {}
+            for one in found:
+                with suppress(ReceiptNotFound):
+                    fees[one.identifier] = require_unchecked(session, one)
+        for one in found:
+            if yes and one.identifier in fees:
+                pay(session, one, fees[one.identifier])
         if yes:
-            pay(session, entry, fee)
             await run.keeper.once()
-        told = {"order": entry.name, "fee_units": str(fee), "fee": run.asset.show(fee), "note": entry.failure or ""}
-        return told | {"paid": yes and session.journal.entry(entry.identifier).paid is not None}
+        fresh = [session.journal.entry(one.identifier) for one in found]
+        return [_unchecked(run, one, fees.get(one.identifier)) for one in fresh]
+
+
+def _unchecked(run: Running, entry: OrderRecord, fee: int | None) -> dict[str, Any]:
+    """What `pay` says of one answer; ``fee`` is None where it is not to be paid by hand."""
+    return {
+        "order": entry.name,
+        "fee_units": None if fee is None else str(fee),
+        "fee": "not to be paid by hand now" if fee is None else run.asset.show(fee),
+        "note": entry.failure or "",
+        "waits": shown(entry, run.session.state).waits or None,
+        "paid": entry.paid is not None,
+    }
 
 
 async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, *, broadcast: bool) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from troth.client.tabs.store import TabStore
 from troth.protocol.market import canonical, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed, market_domain, sign, tab_id
-from troth.protocol.market.state import State
 from troth.protocol.market.tabs import PayerBook
 from troth.protocol.market.types import Tab, TabState, Voucher
 from troth.protocol.typed_data import Domain
@@ -202,15 +201,6 @@ def is_newer(voucher: Voucher, book: PayerBook) -> bool:
         return False
     paid_there = any(tabs.is_acknowledged(voucher, number) for number in book.bounds)
     return voucher.sequence > book.sequence or voucher.spent > book.spent or paid_there
-
-
-def behind(book: PayerBook, state: State) -> bool:
-    """Whether the chain has paid more of a tab than this book knows: it comes from an older backup.
-
-    What a struck claim cost counts as redeemed, too, and no word of this client's pays it.
-    """
-    record = state.tabs.get(book.tab)
-    return record is not None and record.redeemed - record.forgiven > book.spent
 
 
 def _next(book: PayerBook, most: int, state: TabState) -> tuple[PayerBook, int]:

@@ -128,7 +128,7 @@ def _told(one: Mapping[str, Any]) -> str:
 
 @grouped
 def list_tabs(*, options: ClientOptions) -> None:
-    """Show what is in each tab and what is outstanding."""
+    """Show what is in each tab and what is not paid yet."""
     from troth.client.tabs import managing
 
     found = carried_out(managing.list_tabs(options.place(), options.configuration()))
@@ -150,10 +150,12 @@ def _listed(one: Mapping[str, Any]) -> str:
         money = f"{one['balance']} in it, {left}"
     lines = [f"{one['tab']}  with {one['scheduler']}", f"  {money}"]
     # Without the chain nobody knows what a unit is.
-    spent, outstanding = (one.get(name, f"{one[name + '_units']} units") for name in ("spent", "outstanding"))
-    lines.append(
-        f"  {one['orders']} orders, {spent} paid, {outstanding} outstanding in {len(one['outstanding_orders'])}"
-    )
+    names = ("spent", "unacknowledged", "outstanding")
+    spent, answered, most = (one.get(name, f"{one[name + '_units']} units") for name in names)
+    counted = len(one["outstanding_orders"])
+    lines.append(f"  {one['orders']} orders, {spent} paid, {answered} unacknowledged in {counted}, at most {most}")
+    if one["unchecked"]:
+        lines.append(f"  {len(one['unchecked'])} ended without their check: `troth client pay` lists them")
     if one["doubt"]:
         lines.append(f"  no more is ordered here: {one['doubt']}")
     return "\n".join(lines)
@@ -204,12 +206,12 @@ def summon(
 
 @grouped
 def pay(
-    order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    order: Annotated[str, typer.Argument(help="Order, or its beginning; without it, all that wait.")] = "",
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Pay it; without it, only say what it costs and why.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Pay; without it, only say what it costs and why.")] = False,
     options: PayerOptions,
 ) -> None:
-    """Pay an answer that ended as `check refused`, so that its tab can go on; only for who was away and knows so.
+    """Pay answers that ended as `check refused`, so that their tab can go on; only for who was away and knows so.
 
     Nothing is sent to the chain.
     """
@@ -217,8 +219,16 @@ def pay(
 
     place, configuration = options.place(), options.configuration()
     done = carried_out(terminal.pay_unchecked(place, configuration, options.password_file, order, yes=yes))
-    ends = "paid" if done["paid"] else "not paid; --yes pays it, though nobody checked it"
-    tell(done, options.as_json, f"{done['order'][:12]}  {done['fee']}\n  {done['note']}\n  {ends}")
+    text = "\n".join(_paid(one, yes=yes) for one in done) or "no answer ended without its check"
+    tell(done[0] if order else done, options.as_json, text)
+
+
+def _paid(one: Mapping[str, Any], *, yes: bool) -> str:
+    ends = "paid" if one["paid"] else "not paid"
+    if not yes and one["fee_units"] is not None:
+        ends = "not paid; --yes pays it, though nobody checked it"
+    waits = [f"  {one['waits']}"] if one["waits"] and one["fee_units"] is None else []
+    return "\n".join([f"{one['order'][:12]}  {one['fee']}", f"  {one['note']}", *waits, f"  {ends}"])
 
 
 @grouped

@@ -15,7 +15,7 @@ from troth.chain.tokens import asset_of, read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home
-from troth.client.orders.journal import OrderJournal, OrderRecord
+from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.session import following
 from troth.client.tabs import opening
 from troth.client.tabs.books import OwnTab, TabBooks
@@ -251,6 +251,7 @@ async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict
                 async with deployment_of(record, configuration) as market:
                     asset = priced(await asset_of(market))
                     told |= _on_chain(record, await tab_state(market, record), asset)
+                    told["unacknowledged"] = asset.show(int(told["unacknowledged_units"]))
             except (ChainError, ClientError) as error:
                 told |= {"chain": f"{error.what} ({error.value})"}
             found.append(told)
@@ -268,6 +269,8 @@ def trust(home: Home, tab: str, *, yes: bool) -> dict[str, Any]:
 
 
 def _told(record: OwnTab, unpaid: list[OrderRecord]) -> dict[str, Any]:
+    """A tab by what is here. *Outstanding* is the most that what is open may cost; *unacknowledged* is what its answers
+    cost, and of those that run the most: the same sum as its scheduler counts."""
     book = record.book
     return {
         "tab": _name(record),
@@ -278,10 +281,17 @@ def _told(record: OwnTab, unpaid: list[OrderRecord]) -> dict[str, Any]:
         "spent_units": str(book.spent),
         "outstanding_units": str(book.authorised - book.spent),
         "outstanding_orders": sorted(book.bounds),
+        "unacknowledged_units": str(_unacknowledged(record, unpaid)),
+        "unchecked": [entry.name for entry in unpaid if entry.phase is Phase.REFUSED_CHECK],
         "open": {entry.name: str(entry.phase) for entry in unpaid},
         "delivered": record.delivered,
         "doubt": record.doubt,
     }
+
+
+def _unacknowledged(record: OwnTab, unpaid: list[OrderRecord]) -> int:
+    fees = {entry.sequence: entry.fee for entry in unpaid if entry.fee is not None}
+    return sum(fees.get(number, most) for number, most in record.book.bounds.items())
 
 
 def _on_chain(record: OwnTab, state: TabState, asset: Asset) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import Protocol
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
-from troth.client.tabs.books import TabBooks, behind, is_newer
+from troth.client.tabs.books import TabBooks, is_newer
+from troth.client.tabs.claims_paid import acknowledge_claimed, behind
 from troth.client.tabs.errors import TabBehind
 from troth.client.tabs.keys import Keyring
 from troth.protocol.errors import ProtocolError
@@ -69,6 +70,8 @@ async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: Ma
             return False
         raise
     taken = take_over(session, tab_context, shown)
+    _note_draws(session, shown)
+    acknowledge_claimed(session, tab_context.identifier)
     if behind(session.books.record(tab_context.identifier).book, session.state):
         raise _behind(session, tab_context)
     return taken
@@ -110,6 +113,20 @@ def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recove
             if number in book.bounds and number not in paid:
                 _note(session, one, mine)
     return True
+
+
+def _note_draws(session: RecoveringPayer, shown: Recovered) -> None:
+    """Orders that still ran when they were taken over, and of which their scheduler shows by now what they cost."""
+    if shown.voucher is None:
+        return
+    for one in shown.orders:
+        order = one.order.message
+        identifier = messages.order_id(order, session.domain)
+        known = _known(session, order.tab, order.sequence, identifier) if one.draw is not None else None
+        before = None if known is None or known.paid is not None else known.read("recovered", OpenOrder)
+        if before is not None and before.draw is None:
+            session.journal.step(identifier, recovered=one)
+            session.journal.release(identifier)
 
 
 def _of_another_copy(session: RecoveringPayer, tab: Hash32, orders: Mapping[int, Hash32]) -> bool:

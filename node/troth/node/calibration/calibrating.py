@@ -17,6 +17,7 @@ from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
 from troth.node.calibration.verifying import LONG_MEANS, VerifierRun
 from troth.node.engine.torch_engine import TORCH_DTYPES
+from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 
@@ -32,6 +33,7 @@ class CalibrationProgress:
 
 
 Report = Callable[[CalibrationProgress], None]
+LEAST_PROMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,14 @@ class CalibrationPart:
 
 
 def plan_for(layers: int, dtype: int, tokens: int, segments: int) -> CalibrationPlan:
-    """A plan with so many equally long segments."""
+    """A plan with so many equally long segments.
+
+    Raises:
+        ModelError: there are more segments than layers.
+    """
+    if segments > layers:
+        what = f"{segments} segments cannot be cut: the model has {layers} layers"
+        raise ModelError(what, segments, f"Use --segments 1 to {layers}.")
     bounds = [round(layers * index / segments) for index in range(segments + 1)]
     return CalibrationPlan(tuple(Segment(first, end) for first, end in pairwise(bounds)), tokens, dtype)
 
@@ -64,10 +73,20 @@ def measure(
     device: str = "cpu",
     machine: CalibratedMachine | None = None,
 ) -> None:
-    """Run every condition over every bucket, and those of a machine; what `kept` holds already is not run again."""
+    """Run every condition over every bucket, and those of a machine; what `kept` holds already is not run again.
+
+    Raises:
+        ModelError: too few or too many prompts, or texts that are longer than the model's context.
+        NodeStorageError: `kept` is of another model.
+    """
     torch.set_num_threads(threads)
     layers = plan.segments[-1].end
+    if prompts < LEAST_PROMPTS:
+        what = "a calibration judges each half of the prompts by the cuts of the other"
+        raise ModelError(what, prompts, f"Use --prompts {LEAST_PROMPTS} or more.")
     groups = buckets(folder, prompts)
+    _require_context(folder, groups, plan.tokens)
+    kept.claim(model)
     machines = [] if machine is None else machine.conditions
     conditions = [*machines, *all_conditions(layers, plan.dtype)]
     parts = [CalibrationPart(condition, bucket) for condition in conditions for bucket in groups]
@@ -83,6 +102,15 @@ def measure(
     setup = CalibrationSetup(folder, plan, device, claims)
     with torch.inference_mode():
         _run(setup, kept, missing, done=len(parts) - len(missing), model=model, report=report)
+
+
+def _require_context(folder: ModelFolder, groups: Sequence[Bucket], tokens: int) -> None:
+    """Beyond its positions a model computes what no node of a class would serve."""
+    longest = max(group.tokens.shape[1] for group in groups)
+    if folder.known_positions is not None and longest + tokens > folder.known_positions:
+        most = folder.known_positions - longest
+        what = f"the model knows {folder.known_positions} positions, and the longest prompt takes {longest} of them"
+        raise ModelError(what, f"texts of {tokens} tokens", f"Use --tokens {most} or fewer.")
 
 
 @dataclass(frozen=True, slots=True)

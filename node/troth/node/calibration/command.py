@@ -22,7 +22,7 @@ def calibrate(
     *,
     class_dtype: Annotated[str, typer.Option("--class", help="float32 or bfloat16: the class' dtype.")] = "float32",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for data and report; resumes from it.")] = None,
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="How many of the 64 prompts to run.")] = 64,
+    prompts: Annotated[int, typer.Option("--prompts", min=2, help="How many of the 64 prompts to run.")] = 64,
     tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
     segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 2,

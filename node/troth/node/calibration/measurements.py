@@ -34,14 +34,27 @@ class MeasurementFiles:
             return False
         return not array or array in _arrays(path)
 
+    def claim(self, model: bytes) -> None:
+        """Begin these measurements for a model, or go on with them: what another one did says nothing of this one.
+
+        A folder that an earlier version filled names no model, and is taken for this one's.
+
+        Raises:
+            NodeStorageError: they are of another model.
+        """
+        path, mine = self.folder / "model", "0x" + model.hex()
+        if not path.exists():
+            _replace(path, mine.encode())
+        owner = path.read_text(encoding="utf-8", errors="replace").strip()
+        if owner != mine:
+            remedy = f"Give --out another folder, or remove {self.folder}; this model is {mine}."
+            raise NodeStorageError("the measurements in this folder are of another model", owner, remedy)
+
     def write(self, condition: str, bucket: int, measured: Measured) -> None:
         """Keep a part."""
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **measured)  # type: ignore[arg-type]
-        path = self._path(condition, bucket)
-        staging = path.with_suffix(".writing")
-        staging.write_bytes(buffer.getvalue())
-        staging.replace(path)
+        _replace(self._path(condition, bucket), buffer.getvalue())
 
     def read(self, condition: str) -> list[Measured]:
         """All buckets of a condition, in order.
@@ -59,10 +72,7 @@ class MeasurementFiles:
 
     def note_machines(self, conditions: Sequence[str]) -> None:
         """Remember conditions that only some machines have."""
-        path = self.folder / "machines.json"
-        staging = path.with_suffix(".writing")
-        staging.write_text(json.dumps(sorted({*self.machines, *conditions})), encoding="utf-8")
-        staging.replace(path)
+        _replace(self.folder / "machines.json", json.dumps(sorted({*self.machines, *conditions})).encode())
 
     def digest(self) -> Hash32:
         """keccak256 over the names and contents of all arrays, in order of condition, bucket and name.
@@ -80,6 +90,13 @@ class MeasurementFiles:
 
     def _path(self, condition: str, bucket: int) -> Path:
         return self.folder / f"{_slug(condition)}.{bucket:02d}.npz"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Whole or not at all."""
+    staging = path.with_suffix(".writing")
+    staging.write_bytes(data)
+    staging.replace(path)
 
 
 def _arrays(path: Path) -> Measured:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from rich.console import Console
@@ -15,6 +15,9 @@ from troth.node.calibration.findings import find
 from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import CalibrationSubject, as_json, long_windows_line, write
+from troth.node.configuration import EngineName
+from troth.node.engine.card import require_device
+from troth.node.errors import ConfigError
 from troth.node.models.activations import require_judged
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
@@ -37,8 +40,15 @@ def run(
     device: str = "cpu",
     cards: int = 1,
 ) -> dict[str, Any]:
-    """Measure, find thresholds, write the report; returns what the command prints."""
+    """Measure, find thresholds, write the report; returns what the command prints.
+
+    Raises:
+        NodeError: this machine or model cannot do it as it is asked, before anything is measured.
+    """
     console = Console(stderr=True)
+    if engine not in get_args(EngineName):
+        raise ConfigError("there is no such engine", engine, f"Use one of {', '.join(get_args(EngineName))}.")
+    require_device(device)
     found = find_model(home, model)
     require_judged(found)
     descriptor = describe_with_progress(found, dtype)

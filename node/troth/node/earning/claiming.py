@@ -16,29 +16,11 @@ from troth.protocol.market.leaves import kind_of
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import ClaimRecord, TabRecord
-from troth.protocol.market.tabs import WINDOW
 from troth.protocol.market.types import Claim, Contracts, LeafKind, Parameters, Voucher
 from troth.protocol.types import Hash32
 
 SAFETY = 2
 """Blocks before a deadline in which nothing is begun any more: a transaction needs to be included."""
-
-
-def together(amounts: Mapping[int, int], voucher: Voucher) -> dict[int, int]:
-    """The oldest numbers that one claim can hold under a voucher.
-
-    Only the first 256 numbers of a range can be left out; and what is acknowledged inside of it is left out, too. What
-    lies beyond, or above what is authorised, is claimed later.
-    """
-    chosen: dict[int, int] = {}
-    room, before = voucher.authorised - voucher.spent, 0
-    for number in sorted(amounts):
-        first = min(chosen, default=number)
-        is_far = number - first >= WINDOW and number != before + 1
-        if number > voucher.sequence or amounts[number] > room or (chosen and is_far):
-            break
-        chosen[number], room, before = amounts[number], room - amounts[number], number
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +73,7 @@ def claim_of_all(
     Owed is the largest sum that was ever shown: numbers that an earlier claim showed are shown again, and only what is
     above what was redeemed is gained.
     """
-    chosen = together(amounts, signed.message)
+    chosen = claims.together(amounts, signed.message)
     if not chosen:
         return None
     made, _ = claim_of(signed.message, chosen)

@@ -24,6 +24,8 @@ GONE = (
     "device is lost",
 )
 """Of errors after which a process can compute nothing more on its card: what torch says of them."""
+KINDS = ("cpu", "cuda", "mps")
+"""Of devices that torch computes on here, as engine.device and --device name them."""
 
 
 class CardLock:
@@ -74,6 +76,19 @@ class CardLock:
         return descriptor
 
 
+def require_device(device: str) -> None:
+    """Raise ConfigError where torch cannot compute on this device of this machine: before anything is read."""
+    kind, _, number = device.partition(":")
+    if kind not in KINDS or (number and not number.isdecimal()):
+        raise ConfigError("there is no such device", device, "Use cpu, cuda, cuda:1 for the second card, or mps.")
+    cards_of(device)
+    if kind == "mps":
+        import torch
+
+        if not torch.backends.mps.is_available():
+            raise ConfigError("torch finds no Apple GPU here", device, "Use cpu.")
+
+
 def cards_of(device: str, parallel: int = 1) -> list[str]:
     """The ids of the cards that an engine takes; none where it computes elsewhere.
 
@@ -88,7 +103,7 @@ def cards_of(device: str, parallel: int = 1) -> list[str]:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     first = int(number or 0)
     if first + parallel > count:
-        remedy = 'Look at nvidia-smi, or set engine.device = "cpu".'
+        remedy = "Look at nvidia-smi, or compute on cpu (engine.device, or --device)."
         raise ConfigError(f"torch finds {count} CUDA cards here, and {device} is asked for", parallel, remedy)
     indices = range(first, first + parallel)
     return [str(getattr(torch.cuda.get_device_properties(index), "uuid", index)) for index in indices]

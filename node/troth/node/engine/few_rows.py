@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-from troth.node.engine.packed_products import Product, packs, product_with
+from troth.node.engine.packed_products import Library, Product, packs, product_with
 
 FEWER: tuple[int, ...] = (1, 2, 4, 8)
 """Numbers of rows that are tried, fewest first, when as few are first asked for."""
@@ -132,16 +132,18 @@ def equal_rows(product: Product, like: torch.Tensor, rows: int, count: int) -> b
     return all(_equal(product, block, rows, count) for block in blocks)
 
 
-def cancels_alike(like: torch.Tensor, rows: int, count: int, *, biased: bool, threads: int) -> bool:
+def cancels_alike(
+    like: torch.Tensor, rows: int, count: int, *, biased: bool, threads: int, library: Library = product_with
+) -> bool:
     """Whether sums of so many rows have the order of a block of `rows`, in layers of this shape and dtype; tried once
-    for each."""
-    known = (tuple(like.shape), like.dtype, biased, rows, count, threads)
+    for each. `library` is what computes such a layer."""
+    known = (library, tuple(like.shape), like.dtype, biased, rows, count, threads)
     if known not in _ORDERED:
         generator, height, most = torch.Generator().manual_seed(rows), len(like), max(rows, count)
         bias = torch.zeros(height, dtype=like.dtype) if biased else None
         draws = min(MOST_DRAWS, -(-RESULTS // (most * min(height, OUTPUTS))) + 1)
         drawn = (cancelling(most, like, generator) for _ in range(draws))
-        _ORDERED[known] = all(_equal(product_with(weights, bias), states, rows, count) for states, weights in drawn)
+        _ORDERED[known] = all(_equal(library(weights, bias), states, rows, count) for states, weights in drawn)
     return _ORDERED[known]
 
 

@@ -16,6 +16,8 @@ from troth.node.engine.wide_products import multiplies_bfloat16
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 """Of states (positions, width) with one matrix: (positions, other width)."""
+Library = Callable[[torch.Tensor, torch.Tensor | None], Product]
+"""Makes the product with a weight (other width, width) and perhaps a bias."""
 LAID_OUT_FOR = 16
 """Rows that oneDNN is told to expect; other numbers have the same bits, and are as fast."""
 

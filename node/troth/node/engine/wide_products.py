@@ -70,8 +70,8 @@ def _rows(widened: Callable[..., torch.Tensor], factors: tuple[Any, ...]) -> int
     return int(left.numel() // left.shape[-1]) if left.ndim > 1 else 1
 
 
-def _linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Named as torch names them."""
+def wide_linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """A linear layer in bfloat16, summed in float32 and rounded once; arguments are named as torch names them."""
     wide, made = input.float(), input.new_empty((*input.shape[:-1], len(weight)))
     rows = max(1, AT_ONCE // weight.shape[1])
     for first in range(0, len(weight), rows):
@@ -94,7 +94,7 @@ def _addmm(added: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torc
 
 
 WIDENED: Mapping[Any, Callable[..., torch.Tensor]] = {
-    torch.nn.functional.linear: _linear,
+    torch.nn.functional.linear: wide_linear,
     torch.addmm: _addmm,
     torch.matmul: _matmul,
     torch.mm: _matmul,

@@ -143,20 +143,34 @@ def is_claimed(claim: Claim, number: int) -> bool:
     return number - claim.first >= WINDOW or not claim.exceptions >> (number - claim.first) & 1
 
 
+def together(amounts: Mapping[int, int], voucher: Voucher) -> dict[int, int]:
+    """The oldest of these numbers that one claim can hold under a voucher: as many as are authorised.
+
+    Each claim shows all that is open, those of earlier claims too: owed is the largest sum that was ever shown. So what
+    a claim leaves out is lost where the payer acknowledges nothing more.
+    """
+    chosen: dict[int, int] = {}
+    room = voucher.authorised - voucher.spent
+    for number in sorted(amounts):
+        far = number - min(chosen, default=number) >> DEPTH_LIMIT
+        if number > voucher.sequence or amounts[number] > room or far:
+            break
+        chosen[number], room = amounts[number], room - amounts[number]
+    return chosen
+
+
 def claim_of(voucher: Voucher, amounts: Mapping[int, int]) -> tuple[Claim, SumTree]:
     """The claim of these numbers under a voucher, and its tree; raises InvalidClaim where it cannot be filed.
 
-    Numbers inside the range that are not claimed are exceptions, which only the first 256 can be; what lies further
-    back is claimed as a range of its own, later.
+    Numbers inside the range that are worth nothing are exceptions, as far as the first 256 are. Of others the place in
+    the tree is empty, which is shown where the payer objects.
     """
     if not amounts:
         raise InvalidClaim("Nothing is claimed", 0, "Claim what was authorised and not acknowledged.")
     first, last = min(amounts), max(amounts)
     tree = build(first, last, amounts)
-    absent = [number for number in range(first, min(last, first + WINDOW - 1) + 1) if number not in amounts]
+    absent = (number for number in range(first, min(last, first + WINDOW - 1) + 1) if number not in amounts)
     claim = Claim(first, last, sum(1 << number - first for number in absent), tree.total, tree.root)
-    if len(absent) + len(amounts) != last - first + 1:
-        raise InvalidClaim(f"Only the first {WINDOW} numbers can be left out", (first, last), "Claim a shorter range.")
     owed(voucher, claim)
     return claim, tree
 

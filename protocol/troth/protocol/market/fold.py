@@ -201,9 +201,9 @@ def _claims(event: ClaimEvent, state: State) -> State:
             return _with_tab(state, event.tab, claim=None, struck=struck)
         case on.ClaimSettled():
             if not event.short:
-                return _with_tab(state, event.tab, claim=None)
+                return _with_tab(state, event.tab, claim=None, settled=claim)
             shown = max(record.shown, event.owed)
-            return _with_tab(state, event.tab, claim=None, shown=shown, shown_block=event.meta.block)
+            return _with_tab(state, event.tab, claim=None, settled=claim, shown=shown, shown_block=event.meta.block)
         case _:
             assert_never(event)
 

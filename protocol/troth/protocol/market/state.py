@@ -80,7 +80,7 @@ class TabRecord:
     """A tab; its balance is a pot. ``known``: it was opened, and is not closed for good yet.
 
     ``closes_at``: the block from which it may be, once its payer began to close it; 0 before.
-    ``shown``: the largest sum of settled claims, where one was not covered.
+    ``shown``: the largest sum of settled claims, where one was not covered; ``settled``: the last one, paid or not.
     ``forgiven``: of what counts as redeemed, what the tab never paid: the cost of struck claims, or a payer's stake.
     ``struck``: claims that fell by one objection, as long as the deposits of others to them are held.
     """
@@ -94,6 +94,7 @@ class TabRecord:
     shown_block: int = 0
     struck: tuple[ClaimRecord, ...] = ()
     forgiven: int = 0
+    settled: ClaimRecord | None = None
 
     @property
     def short(self) -> int:

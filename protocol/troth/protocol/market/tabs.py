@@ -23,6 +23,8 @@ WINDOW = 256
 """Exceptions are one word: how many numbers may follow one that is not acknowledged before its payer must decide."""
 ROOM = 32
 """Of the window: kept for orders that run while an older number fills it."""
+SPAN = 1 << 32
+"""Numbers that one claim covers. Whatever is open is claimed together: a later claim pays only what it shows more."""
 AMOUNT_LIMIT = 1 << 96
 
 
@@ -189,6 +191,14 @@ class PayeeBook:
         """Cumulative: what redeeming the best voucher shows."""
         return self.best.spent
 
+    @property
+    def unpaid(self) -> tuple[int, ...]:
+        """Numbers that were admitted and are not acknowledged, ascending.
+
+        What a voucher authorises may be any number of numbers: the payer chooses them, and signs for a leap at no cost.
+        """
+        return tuple(sorted(number for number in self.worth if not is_acknowledged(self.best, number)))
+
 
 def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:
     """The book with a newer word of the payer; raises InvalidVoucher where it says less than the one before.
@@ -233,12 +243,16 @@ def _left(left: Mapping[int, int], voucher: Voucher) -> Mapping[int, int]:
 def admit(book: PayeeBook, number: int, most: int, state: TabState) -> PayeeBook:
     """The book with a running order; ``accept`` its voucher first.
 
-    Raises InvalidVoucher unless the number is new and authorised with all that is outstanding, and the tab, which must
-    not be closing, covers it: what is authorised beyond the deposits is worth nothing.
+    Raises InvalidVoucher unless the number is new, can be claimed with all that is open, and is authorised with all
+    that is outstanding, and the tab, which must not be closing, covers it: what is authorised beyond the deposits is
+    worth nothing.
     """
     voucher = book.best
     if number in book.worth or number > voucher.sequence or is_acknowledged(voucher, number):
         raise InvalidVoucher("The voucher does not authorise this number", number, "Order with the next number.")
+    if number - voucher.acknowledged_through > SPAN - WINDOW:
+        what = f"This number is too far from what is acknowledged: no claim covers more than {SPAN}"
+        raise InvalidVoucher(what, number, "Order with the next number.")
     after = PayeeBook(voucher, {**book.worth, number: most})
     if voucher.authorised - voucher.spent < after.exposure:
         what = f"With this order {after.exposure} would be outstanding, more than the voucher authorises"

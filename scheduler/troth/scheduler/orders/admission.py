@@ -36,6 +36,7 @@ from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,
     BadSignature,
+    BlockTooOld,
     ClaimsUnacknowledged,
     GroupTooSmall,
     NodeUnpaid,
@@ -214,6 +215,9 @@ def _check_terms(order: Order, request: Request, offer: ClassOffer) -> None:
 
 
 def _check_order(sent: Submission, view: OrderView) -> None:
+    block = sent.order.message.reference_block
+    if block < view.block - view.reference_age:
+        raise BlockTooOld(block, view.block, view.reference_age)
     try:
         life.validate_order(sent.order, view)
     except InvalidSignature as error:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from troth.chain.errors import ChainError, ChainRejected
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import canonical, messages, tabs
+from troth.protocol.market import canonical, messages
 from troth.protocol.market.bodies import (
     BODY_LIMIT,
     SUBMISSION_LIMIT,
@@ -83,7 +83,7 @@ def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Rec
         raise BadSignature("The tab key did not sign this query", None, messages.BY_ACCOUNT)
     if held.best is None:
         return Recovered(None, ())
-    histories = (context.store.by_number(tab_id, number) for number in tabs.outstanding(held.best.message))
+    histories = (context.store.by_number(tab_id, number) for number in held.book.unpaid)
     return Recovered(held.best, tuple(_open(history) for history in histories if history is not None))
 
 

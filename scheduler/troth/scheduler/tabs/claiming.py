@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from troth.chain.errors import ChainRejected
-from troth.protocol.market import claims, leaves, messages, tabs
+from troth.protocol.market import claims, leaves, messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.parts import Part
@@ -90,17 +90,15 @@ def _claimable(books: ClientBooks, held: ClientTab, *, closing: bool) -> dict[in
     assert held.best is not None
     waited = books.ledger.block - PATIENCE_LAGS * books.ledger.parameters.lag
     found: dict[int, int] = {}
-    for number in tabs.outstanding(held.best.message):
-        worth, leaf = held.book.worth.get(number, 0), held.leaves.get(number)
+    for number in held.book.unpaid:
+        worth, leaf = held.book.worth[number], held.leaves.get(number)
         if not worth or leaf is None or (not closing and leaf.block > waited):
             continue
         history = books.store.get(leaf.order)
         if history is None or history.answered is None or fell(books.ledger.state, history):
             continue
-        if found and number - min(found) >= tabs.WINDOW:
-            break  # only so many numbers can be left out of one claim; the next one takes what follows
         found[number] = worth
-    return found
+    return claims.together(found, held.best.message)
 
 
 def _filing(books: ClientBooks, held: ClientTab, amounts: dict[int, int]) -> list[Filing]:

@@ -54,16 +54,17 @@ class ClientTabs:
 
     def __init__(self, database: SchedulerDatabase) -> None:
         self._tabs: dict[Hash32, ClientTab] = {}
+        worth: dict[bytes, dict[int, int]] = {}
+        leaves: dict[bytes, dict[int, OpenLeaf]] = {}
+        rows = database.read("SELECT tab, number, worth, order_id, block FROM client_number")
+        for tab_id, number, most, order, block in rows:
+            worth.setdefault(tab_id, {})[number] = int(most)
+            leaves.setdefault(tab_id, {})[number] = OpenLeaf(Hash32(order), block)
         for tab_id, data in database.read("SELECT tab, data FROM client_tab"):
             kept = canonical.decode(Kept, data, _LIMIT)
-            book = PayeeBook(kept.best.message if kept.best else tabs.first_voucher(Hash32(tab_id)))
-            self._tabs[Hash32(tab_id)] = ClientTab(kept.tab, book, kept.best, {})
-        rows = database.read("SELECT tab, number, worth, order_id, block FROM client_number")
-        for tab_id, number, worth, order, block in rows:
-            held = self._tabs[Hash32(tab_id)]
-            held.leaves[number] = OpenLeaf(Hash32(order), block)
-            book = PayeeBook(held.book.best, {**held.book.worth, number: int(worth)})
-            self._tabs[Hash32(tab_id)] = replace(held, book=book)
+            best = kept.best.message if kept.best else tabs.first_voucher(Hash32(tab_id))
+            book = PayeeBook(best, worth.get(tab_id, {}))
+            self._tabs[Hash32(tab_id)] = ClientTab(kept.tab, book, kept.best, leaves.get(tab_id, {}))
         self.exposure = sum(held.book.exposure for held in self._tabs.values())
 
     def __iter__(self) -> Iterator[ClientTab]:

@@ -16,15 +16,14 @@ import signal
 import socket
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from troth.node.engine.card import multiply_in_full
 from troth.node.engine.choice import choose_tokens
-from troth.node.engine.few_rows import in_fixed_rows
 from troth.node.engine.interface import TokenDraw
+from troth.node.engine.vllm.processor_kernels import attend_one_by_one, fix_rows, linear_layers, widen
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
 from troth.node.engine.vllm.shaken_rows import ShakenRows, parts_of
 from troth.protocol.tokens import Sampling
@@ -109,6 +108,8 @@ class RowTap:
     def troth_tap(self, address: str) -> list[int]:
         """Send rows to a Unix socket from now on; returns hidden size, vocabulary, and bytes of keys and values."""
         runner = self.model_runner
+        for layer in linear_layers(runner.model):
+            widen(layer)
         self._troth_shaken = ShakenRows(runner)
         self._troth_shaken.install()
         if self.rank == 0:
@@ -147,12 +148,11 @@ class RowTap:
         runner.execute_model = execute_model if wanted else plain
 
     def troth_fix_rows(self, rows: int) -> int:
-        """Have every matrix product run over so many rows at a time and attention over one query, 0 for any number;
-        returns how many layers have a product. Only CPU kernels need it."""
-        layers = [module for module in self.model_runner.model.modules() if hasattr(module, "cpu_linear")]
+        """Have every matrix product give what it gives over so many rows at a time, and attention over one query; 0 for
+        any number. Returns how many layers have a product. Only CPU kernels need it."""
+        layers = linear_layers(self.model_runner.model)
         for layer in layers:
-            layer.troth_linear = getattr(layer, "troth_linear", layer.cpu_linear)
-            layer.cpu_linear = _fixed(layer.troth_linear, rows) if rows else layer.troth_linear
+            fix_rows(layer, rows)
         if layers:
             attend_one_by_one(bool(rows))
         return len(layers)
@@ -189,50 +189,6 @@ class RowTap:
 def pinned(rows: torch.Tensor) -> torch.Tensor:
     """Room of the same shape in memory that a card writes to by itself."""
     return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
-
-
-def _fixed(linear: Any, rows: int) -> Any:
-    def fixed(states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        return in_fixed_rows(lambda part: linear(part, weight, bias), states, rows)
-
-    return fixed
-
-
-def attend_one_by_one(wanted: bool) -> None:
-    """Tell vLLM's CPU attention that each position is a sequence of one query, or stop telling it so.
-
-    Its kernel cuts the keys of a tile of queries so that both fit into the processor's cache, and sums part by part. So
-    how a row is summed hangs on how many queries are in its step, as soon as its keys are too many for one part: from
-    position 480 on in float32, and 649 in bfloat16, on a processor that was tried. With one query in each tile, a
-    prefill cuts them as a step does that writes.
-    """
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder as Builder
-
-    plain = getattr(Builder, "troth_build", Builder.build)
-    Builder.troth_build = plain
-
-    def build(self: Any, common_prefix_len: int, batch: Any, fast_build: bool = False) -> Any:
-        return plain(self, common_prefix_len, single_queries(batch), fast_build)
-
-    Builder.build = build if wanted else plain
-
-
-def single_queries(batch: Any) -> Any:
-    """What vLLM says of a step's sequences, with a sequence for each of its queries: the last of so many keys."""
-    starts, seen = batch.query_start_loc, batch.seq_lens
-    counts = starts[1:] - starts[:-1]
-    sequence = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    queries = torch.arange(len(sequence) + 1, dtype=starts.dtype)
-    keys = (seen[sequence] - starts[1:][sequence] + queries[1:]).to(seen.dtype)
-    return replace(
-        batch,
-        query_start_loc=queries,
-        query_start_loc_cpu=queries,
-        seq_lens=keys,
-        num_reqs=len(sequence),
-        max_query_len=1,
-        block_table_tensor=batch.block_table_tensor[sequence],
-    )
 
 
 def _bytes_of(caches: Any) -> int:
