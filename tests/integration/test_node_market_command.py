@@ -145,7 +145,7 @@ def leaves(operated: Operated, earned: str, stake: str) -> None:
     left = operated.signed("leave", "--broadcast")
     assert left["exit_block"] > left["block"]
     withdrawn = operated.signed("withdraw", "--broadcast")
-    assert withdrawn["calls"][0]["call"] == "withdraw"
+    assert withdrawn["calls"][0]["function"] == "withdraw"
     assert withdrawn["amount_units"] == withdrawn["credit_units"] == earned
     assert (withdrawn["bound_units"], withdrawn["bound_until_block"]) == (stake, left["exit_block"])
     again = operated.run("withdraw", "--password-file", operated.password)

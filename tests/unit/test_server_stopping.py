@@ -130,6 +130,21 @@ async def test_a_peer_whose_connection_the_server_had_closed_before_does_not_hol
                 await server.stop()
 
 
+async def test_a_connection_that_was_closed_twice_breaks_nothing(tmp_path: Path) -> None:
+    """As a websocket's protocol does it, beside the server: asyncio answers nothing about such a connection."""
+    asked = b"GET /quick HTTP/1.1\r\nHost: here\r\n\r\n"
+    async with asking(tmp_path, Asked(), GRACE) as (server, _):
+        connection = await asyncio.to_thread(tls_request, server.port, asked)
+        connections = server._server.server_state.connections
+        await eventually(lambda: len(connections) == 2)
+        with connection:
+            for one in connections:
+                one.transport.close()
+                one.transport.close()
+            async with asyncio.timeout(SECONDS):
+                await server.stop()
+
+
 async def test_what_is_being_answered_is_answered(tmp_path: Path) -> None:
     asked = Asked()
     async with asking(tmp_path, asked, GRACE) as (server, client), asyncio.timeout(SECONDS):

@@ -17,7 +17,7 @@ from troth.chain.keystore import load_account, read_password
 from troth.committee.configuration import load
 from troth.committee.epochs import write_json
 from troth.committee.errors import ChangeRefused
-from troth.committee.reputation import TransactionPayer, send_or_show
+from troth.committee.reputation import TransactionPayer, carry_out
 from troth.overlay.directory.listing import CommitteeMembership, membership_on
 from troth.protocol import committee_calls, typed_data
 from troth.protocol.calls import Call
@@ -109,7 +109,7 @@ async def send(path: Path, folder: Path, payer: TransactionPayer) -> dict[str, A
     if len(change.signatures) < needed:
         raise ChangeRefused(f"{needed} members must sign", len(change.signatures), "Hand the file to the others.")
     told = _told(change, membership)
-    return await send_or_show(configuration.rpc, change.call(), membership.domain.contract, payer, told)
+    return await carry_out(configuration.rpc, change.call(), membership.domain.contract, payer, told)
 
 
 async def _committee(folder: Path) -> Chain:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.adapter import Chain
-from troth.chain.deployment import estimate, reputation_creation, submit
+from troth.chain.deployment import reputation_creation
 from troth.chain.keystore import (
     Key,
     address_in,
@@ -21,6 +21,7 @@ from troth.chain.keystore import (
 )
 from troth.chain.market import find_place
 from troth.chain.reputation import followed_reputation
+from troth.chain.sending import TransactionSender, send_or_show
 from troth.committee.configuration import Bonding, load
 from troth.committee.epochs import (
     EpochFile,
@@ -146,7 +147,7 @@ async def deploy(
     found = await find_place(rpc, to_address(market.factory), bank, market.start_block)
     creation = reputation_creation(to_address(committee), found.contracts.registry, rules)
     told = {"committee": committee, "registry": found.contracts.registry, "epoch_blocks": rules.epoch_blocks}
-    return await send_or_show(rpc, creation, None, payer, told)
+    return await carry_out(rpc, creation, None, payer, told)
 
 
 def rules_from(epoch_blocks: int, bond: str) -> ReputationRules:
@@ -163,19 +164,17 @@ async def enroll(folder: Path, place: ContractPlace, payer: TransactionPayer) ->
         bond = (await chain.read(calls.rules())).bond
         consent = typed_data.sign(EnrollRater(owner, key.address, *point), chain.domain, key.secret)
     call = calls.enroll(key.address, point, consent, bond)
-    return await send_or_show(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
+    return await carry_out(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
 
 
 async def leave(operator: str, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """Stop counting after this epoch."""
-    return await send_or_show(
-        place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator}
-    )
+    return await carry_out(place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator})
 
 
 async def withdraw(operator: str, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """The bond of one that left, to its owner."""
-    return await send_or_show(
+    return await carry_out(
         place.rpc, calls.withdraw(to_address(operator)), place.contract, payer, {"operator": operator}
     )
 
@@ -183,7 +182,7 @@ async def withdraw(operator: str, place: ContractPlace, payer: TransactionPayer)
 async def settle(path: Path, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """Settle the epoch that a file holds."""
     now, file = await epoch_now(place.rpc, place.contract, place.start_block), read_epoch(path)
-    return await send_or_show(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
+    return await carry_out(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
 
 
 async def expel(
@@ -199,35 +198,25 @@ async def expel(
     ]
     update = files[0].update()
     call = calls.expel(signer, update.epoch, update.seed, evidence[0], evidence[1])
-    return await send_or_show(place.rpc, call, place.contract, payer, {"operator": signer, "epoch": update.epoch})
+    return await carry_out(place.rpc, call, place.contract, payer, {"operator": signer, "epoch": update.epoch})
 
 
-async def send_or_show(
+async def carry_out(
     rpc: str,
     call: Call,
     to: Address | None,
     payer: TransactionPayer,
     told: Mapping[str, Any],
     *,
-    created: str = "reputation",
+    creates: str = "reputation",
 ) -> dict[str, Any]:
-    """Send a call, or say what it would do; ``created`` names the contract that a creation makes."""
-    sender = _sender(payer)
-    simulation = await estimate(rpc, call, sender, to)
-    plan = {
-        "function": call.function,
-        "from": sender,
-        **told,
-        "gas": simulation.gas,
-        "maximum_gas_cost_wei": str(simulation.maximum_cost),
-        "sent": payer.broadcast,
-    }
-    if not payer.broadcast:
-        return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
-    key = load_account(payer.keystore, read_password(payer.password_file, purpose="the keystore that pays"))
-    receipt = await submit(rpc, call, key, to)
-    made = {} if receipt.created is None else {created: receipt.created}
-    return {**plan, **made, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
+    """Send a call, or say what it would do; ``creates`` names the contract that a creation makes."""
+
+    def open_key() -> Key:
+        return load_account(payer.keystore, read_password(payer.password_file, purpose="the keystore that pays"))
+
+    who = TransactionSender(_sender(payer), open_key)
+    return await send_or_show(rpc, call, to, who, told, broadcast=payer.broadcast, creates=creates)
 
 
 def _sender(payer: TransactionPayer) -> Address:

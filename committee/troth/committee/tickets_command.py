@@ -35,7 +35,7 @@ def deploy(
     Then every member and scheduler names it in its file.
     """
     from troth.chain.deployment import tickets_creation
-    from troth.committee.reputation import TransactionPayer, send_or_show
+    from troth.committee.reputation import TransactionPayer, carry_out
     from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import to_address
 
@@ -43,7 +43,7 @@ def deploy(
     creation = tickets_creation(to_address(committee), to_address(bank), rules)
     told = {"committee": committee, "bank": bank, "epoch_blocks": epoch_blocks, "prices_units": price}
     payer = TransactionPayer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(send_or_show(rpc, creation, None, payer, told, created="tickets")), as_json)
+    show(asyncio.run(carry_out(rpc, creation, None, payer, told, creates="tickets")), as_json)
 
 
 def _amounts(prices: list[str]) -> tuple[int, ...]:

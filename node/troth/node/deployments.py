@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.adapter import Chain
-from troth.chain.deployment import estimate, organisations_creation, submit
-from troth.chain.keystore import address_in, load_account, read_password
+from troth.chain.deployment import organisations_creation
+from troth.chain.keystore import Key, address_in, load_account, read_password
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.organisations import OrganisationsReading, read_organisations
+from troth.chain.sending import TransactionSender, send_or_show
 from troth.node.errors import ConfigError
 from troth.protocol import organisation_calls as calls
 from troth.protocol.calls import Call
@@ -99,21 +100,12 @@ async def send(
     rpc: str, call: Call, to: Address | None, sender: OwnerSender, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Carry a call out, or say what it would do; raises ChainRejected where the contract refuses it."""
-    simulation = await estimate(rpc, call, sender.address, to)
-    plan = {
-        "function": call.function,
-        "from": sender.address,
-        **told,
-        "gas": simulation.gas,
-        "maximum_gas_cost_wei": str(simulation.maximum_cost),
-        "sent": sender.broadcast,
-    }
-    if not sender.broadcast:
-        return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
-    key = load_account(sender.keystore, read_password(sender.password_file, purpose="the keyfile that pays"))
-    receipt = await submit(rpc, call, key, to)
-    created = {} if receipt.created is None else {"organisations": receipt.created, "start_block": receipt.block}
-    return {**plan, **created, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
+
+    def open_key() -> Key:
+        return load_account(sender.keystore, read_password(sender.password_file, purpose="the keyfile that pays"))
+
+    who = TransactionSender(sender.address, open_key)
+    return await send_or_show(rpc, call, to, who, told, broadcast=sender.broadcast, creates="organisations")
 
 
 async def create(rpc: str, reputation: str, sender: OwnerSender) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.sending import TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
 from troth.chain.withdrawing import Withdrawable
 from troth.node import asking
@@ -20,7 +21,6 @@ from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import open_keystore, run
 from troth.node.models.folder import find_model
-from troth.node.models.registration import carry_out, carry_out_all, carry_out_paying
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
@@ -130,7 +130,7 @@ async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str
     if stake < rules.seat:
         raise ConfigError("the stake is below one seat", asset.show(stake), f"Stake at least {asset.show(rules.seat)}.")
     call = registration_call(market, joining, stake, asset)
-    told = await carry_out_paying(market, call, stake, joining.owner, broadcast=broadcast)
+    told = await carry_out_paying(market, call, stake, TransactionSender.of(joining.owner), broadcast=broadcast)
     return {
         **told,
         "operator": joining.operator.address,
@@ -263,7 +263,7 @@ def top_up(
             added = asset.parse(amount)
             value = added if asset.is_coin else 0
             call = build(market.contracts, Part.REGISTRY, "topUp", operator, added, value=value)
-            told = await carry_out_paying(market, call, added, payer, broadcast=broadcast)
+            told = await carry_out_paying(market, call, added, TransactionSender.of(payer), broadcast=broadcast)
             return {**told, "added_units": str(added), **described(asset)}
 
     result: dict[str, Any] = run(send())
@@ -295,7 +295,7 @@ def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict
             if found.is_stake_free:
                 calls.insert(0, build(market.contracts, Part.REGISTRY, "withdrawStake", operator))
             total = {**found.told(), "payout": await market.read(payout)}
-            told = await carry_out_all(market, calls, key, broadcast=broadcast)
+            told = await carry_out_all(market, calls, TransactionSender.of(key), broadcast=broadcast)
             return {**total, **described(asset), "calls": told}
 
     result: dict[str, Any] = run(send())
@@ -335,7 +335,7 @@ def move(
             wanted = _asks_after(configuration, follower.state, key.address, segments, asset, asks)
             call = change_slice(market.contracts, key.address, hosted, segments, [wanted[one] for one in segments])
             before = follower.state.parties.get(key.address)
-            told = await carry_out(market, call, key, broadcast=broadcast)
+            told = await carry_out(market, call, TransactionSender.of(key), broadcast=broadcast)
             former = None if before is None or before.hosted is None else text_of(before.hosted)
             asked = {text_of(one): shown(wanted[one]) for one in segments}
             return {**told, "before": former, "asks": asked, **described(asset)}
@@ -371,7 +371,7 @@ def _by_operator(
         async with await connect(configuration) as market:
             asset = await asset_of(market)
             wished, words = calls(market, key.address, asset)
-            (told,) = await carry_out_all(market, wished, key, broadcast=broadcast)
+            (told,) = await carry_out_all(market, wished, TransactionSender.of(key), broadcast=broadcast)
             wanted = view(market.contracts, Part.REGISTRY, "roleOf", key.address, returns=(int, Address, int))
             role, _, exit_block = await market.read(wanted)
             standing = {"role": Role(role).name.lower(), "exit_block": exit_block or None}

@@ -15,6 +15,7 @@ from typing import Any
 from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.sending import TransactionSender, carry_out, carry_out_all
 from troth.chain.tokens import asset_of, described
 from troth.chain.withdrawing import gas_warning
 from troth.node.configuration import NodeConfiguration, load
@@ -24,7 +25,6 @@ from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import NodeDatabase
 from troth.node.errors import NodeStorageError
 from troth.node.keyfiles import run
-from troth.node.models.registration import carry_out, carry_out_all
 from troth.node.orders.context import RECORDS
 from troth.node.orders.notes import Notes
 from troth.node.orders.running import connect
@@ -120,7 +120,7 @@ def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[s
             if not found:
                 return {**total, "sent": False, "remedy": "Nothing is acknowledged and unredeemed."}
             call = redeeming.redeem_call(found, looked.market.contracts)
-            done = await carry_out(looked.market, call, key, broadcast=broadcast)
+            done = await carry_out(looked.market, call, TransactionSender.of(key), broadcast=broadcast)
             asset = await asset_of(looked.market)
             return {**total, **described(asset), **done, **gas_warning(done, amount, asset)}
 
@@ -143,7 +143,7 @@ def claim(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[st
                 calls.append(one.call)
                 if broadcast:
                     looked.claims.keep(replace(one.filed, filed_at=time.time()))
-            told = await carry_out_all(looked.market, calls, key, broadcast=broadcast)
+            told = await carry_out_all(looked.market, calls, TransactionSender.of(key), broadcast=broadcast)
             gain = {"gain_units": str(sum(one.gain for one in made)), **described(await asset_of(looked.market))}
             return {"tabs": len(made), **gain, "calls": told}
 

@@ -21,11 +21,11 @@ import msgspec
 from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.chain.sending import TransactionSender, carry_out
 from troth.node.configuration import AskedRouter, NodeConfiguration, load
 from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import run
-from troth.node.models.registration import carry_out
 from troth.node.orders.running import connect
 from troth.node.outside import SchedulerWord
 from troth.protocol.market.calls import build
@@ -115,7 +115,7 @@ def change_reach(
             state = await follower.catch_up()
             found = endpoint if lender is None else await lent_endpoint(state, lender)
             call = build(market.contracts, Part.REGISTRY, "setEndpoint", key.address, found, pin)
-            return {"endpoint": found, **await carry_out(market, call, key, broadcast=broadcast)}
+            return {"endpoint": found, **await carry_out(market, call, TransactionSender.of(key), broadcast=broadcast)}
 
     told: dict[str, Any] = run(send())
     if broadcast:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.keystore import Key, address_in, load_account, read_password
+from troth.chain.sending import Told, TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
 from troth.chain.withdrawing import Withdrawable, gas_warning
 from troth.protocol.market import messages
@@ -24,7 +25,6 @@ from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.registering import OpenKey, Told, carry_out, carry_out_all, carry_out_paying
 from troth.scheduler.status import DeploymentStatus, looking
 from troth.scheduler.tabs import claiming, redeeming
 from troth.scheduler.tabs.client_tabs import ClientTabs
@@ -81,9 +81,7 @@ async def exit_of_market(folder: Path, password_file: Path | None, *, broadcast:
     """Leave: no order is taken any more, and the stake is free once its time is over. Owed work is still served."""
     async with looking(folder) as looked:
         call = build(looked.market.contracts, Part.REGISTRY, "deregister", looked.operator)
-        told = await carry_out(
-            looked.market, call, looked.operator, _operator(looked, password_file), broadcast=broadcast
-        )
+        told = await carry_out(looked.market, call, _operator(looked, password_file), broadcast=broadcast)
         owed = "Keep it running until `troth scheduler status` shows nothing unfinished and no tab is open."
         return {**told, "next": owed}
 
@@ -122,8 +120,8 @@ async def top_up_of_market(
         sender = address_in(named)
         if sender is None:
             raise ConfigurationInvalid("The keystore names no address", named, "Restore it.")
-        open_key = _opening(named, password_file)
-        told = await carry_out_paying(looked.market, call, added, sender, open_key, broadcast=broadcast)
+        who = TransactionSender(sender, _opening(named, password_file))
+        told = await carry_out_paying(looked.market, call, added, who, broadcast=broadcast)
         return {**told, "added_units": str(added), **described(asset)}
 
 
@@ -200,8 +198,8 @@ async def redeem_of_market(folder: Path, password_file: Path | None, *, broadcas
             return {**total, "sent": False, "note": "nothing is acknowledged and not redeemed"}
         asset = await asset_of(held.looked.market)
         call = redeeming.redeem_call(held.ledger.contracts, chosen)
-        looked, open_key = held.looked, _operator(held.looked, password_file)
-        told = await carry_out(looked.market, call, looked.operator, open_key, broadcast=broadcast)
+        looked = held.looked
+        told = await carry_out(looked.market, call, _operator(looked, password_file), broadcast=broadcast)
         return {**total, **described(asset), **told, **gas_warning(told, amount, asset)}
 
 
@@ -257,13 +255,12 @@ async def _all(
 ) -> Told:
     if not calls:
         return {"calls": [], "sent": False, "note": "there is nothing to send"}
-    open_key = _operator(looked, password_file)
-    told = await carry_out_all(looked.market, calls, looked.operator, open_key, broadcast=broadcast)
+    told = await carry_out_all(looked.market, calls, _operator(looked, password_file), broadcast=broadcast)
     return {"calls": told, "sent": broadcast}
 
 
-def _operator(looked: DeploymentStatus, password_file: Path | None) -> OpenKey:
-    return _opening(looked.configuration.operator_keystore, password_file)
+def _operator(looked: DeploymentStatus, password_file: Path | None) -> TransactionSender:
+    return TransactionSender(looked.operator, _opening(looked.configuration.operator_keystore, password_file))
 
 
 def _opening(keystore: Path, password_file: Path | None) -> Callable[[], Key]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key, address_in, load_account, load_vrf_secret, read_password
 from troth.chain.market import Market
-from troth.chain.tokens import approvals_in_asset, asset_of, described
+from troth.chain.sending import TransactionSender, carry_out_paying
+from troth.chain.tokens import asset_of, described
 from troth.protocol import vrf
 from troth.protocol.amounts import Asset
 from troth.protocol.market import views
@@ -23,61 +22,8 @@ from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.status import DeploymentStatus, following, operator_in, reach
 from troth.transport.identity import Operator, load_identity
 
-Told = dict[str, Any]
-OpenKey = Callable[[], Key]
 STAKES = 2
 """Times the least stake that a scheduler puts up unless told otherwise: orders that are open at once need it."""
-
-
-async def carry_out_paying(
-    market: Market, call: PartCall, amount: int, sender: Address, open_key: OpenKey, *, broadcast: bool
-) -> Told:
-    """The same for a call that takes ``amount`` of the asset: a token's approvals come before it.
-
-    A dry run shows the first of them, and what follows: the chain would look at the call without them.
-    """
-    before = await approvals_in_asset(market, sender, amount)
-    told = await carry_out_all(market, [*before, call], sender, open_key, broadcast=broadcast)
-    if not before:
-        return told[0]
-    return {**told[-1], "before": told[:-1]} if broadcast else {**told[0], "then": told[1:]}
-
-
-async def carry_out(market: Market, call: PartCall, sender: Address, open_key: OpenKey, *, broadcast: bool) -> Told:
-    """Send a call, or say what it would do; the key is opened only to send.
-
-    Raises:
-        ChainRejected: the contract refuses it, in a dry run as well.
-    """
-    simulation = await market.simulate(call, sender)
-    if simulation.rejection is not None:
-        raise ChainRejected(call.call.function, simulation.rejection)
-    plan: Told = {
-        "function": call.call.function,
-        "contract": call.to,
-        "from": sender,
-        "value_wei": str(call.call.value),
-        "gas": simulation.gas,
-        "maximum_gas_cost_wei": str(simulation.maximum_cost),
-        "sent": broadcast,
-    }
-    if not broadcast:
-        return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
-    receipt = await market.execute(call, open_key())
-    return {**plan, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block, "gas": receipt.gas_used}
-
-
-async def carry_out_all(
-    market: Market, calls: Sequence[PartCall], sender: Address, open_key: OpenKey, *, broadcast: bool
-) -> list[Told]:
-    """One after the other. A dry run stops at the first: the next may need what it would change."""
-    told: list[Told] = []
-    for call in calls:
-        told.append(await carry_out(market, call, sender, open_key, broadcast=broadcast))
-        if not broadcast:
-            told.extend({"function": later.call.function, "sent": False} for later in calls[len(told) :])
-            break
-    return told
 
 
 async def register_in_market(
@@ -105,7 +51,8 @@ async def register_in_market(
             def open_owner() -> Key:
                 return payer or _owner_key(owner)
 
-            told = await carry_out_paying(market, call, amount, owner_address, open_owner, broadcast=broadcast)
+            sender = TransactionSender(owner_address, open_owner)
+            told = await carry_out_paying(market, call, amount, sender, broadcast=broadcast)
             return {**told, "stake_units": str(amount), **described(asset)}
 
 

@@ -228,8 +228,17 @@ class _Server(uvicorn.Server):
                 if not connection.transport.is_closing():
                     connection.shutdown()
                 closing[connection] = now if connection.transport.is_closing() else math.inf
-            elif now - closing[connection] > GOODBYE_SECONDS and not connection.transport.get_write_buffer_size():
+            elif now - closing[connection] > GOODBYE_SECONDS and not self._has_unsent(connection):
                 connection.transport.abort()
+
+    def _has_unsent(self, connection: Any) -> bool:
+        """Whether a connection still has something of an answer. One that was closed twice, by whoever, can be asked
+        nothing any more, nor cut: asyncio does that in a while, and nobody waits for it."""
+        try:
+            return bool(connection.transport.get_write_buffer_size())
+        except AttributeError:
+            self.server_state.connections.discard(connection)
+            return False
 
 
 def _has_room(listener: TlsListener, host: str) -> bool:

@@ -62,7 +62,8 @@ class WalletPage:
             self._port = server.port
             tell(f"http://{HOST}:{server.port}/{self._token}/")
             try:
-                await asyncio.wait_for(self._over.wait(), PATIENCE_SECONDS)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    await self._over.wait()
             except TimeoutError as error:
                 what = "Nobody signed in the browser's wallet"
                 raise TransactionRefused(what, f"{PATIENCE_SECONDS:.0f} s", "Run the command again.") from error

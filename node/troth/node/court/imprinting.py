@@ -206,7 +206,8 @@ async def _run(command: Sequence[str], seconds: float) -> None:
         raise ProofFailed(f"snarkjs cannot be started: {error}", command[0], remedy) from error
     telling = asyncio.create_task(_tell())
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), seconds)
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
     except TimeoutError as error:
         raise ProofFailed(f"no proof after {seconds:.0f} s", command[0], "Use a faster machine.") from error
     finally:

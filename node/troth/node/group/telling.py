@@ -84,8 +84,10 @@ class MemberLine:
         await asyncio.sleep(HEARTBEAT)
         more = min(LONGEST_PAUSE, HEARTBEAT * 2 ** min(self.failures, 32)) - HEARTBEAT
         if more > 0:
+            # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._heard.wait(), more)
+                async with asyncio.timeout(more):
+                    await self._heard.wait()
 
 
 @dataclass(slots=True)
@@ -173,6 +175,7 @@ async def _end(ear: _Ear) -> None:
         ear.task.cancel()
         await asyncio.gather(ear.task, return_exceptions=True)
     try:
-        await asyncio.wait_for(ear.channel.close(), CLOSING_SECONDS)
+        async with asyncio.timeout(CLOSING_SECONDS):
+            await ear.channel.close()
     except (TimeoutError, OverlayError):
         log.debug("the channel to %s did not close in time", ear.peer.operator)

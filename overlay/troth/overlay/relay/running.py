@@ -99,7 +99,8 @@ class RunningRelay:
         try:
             yield port
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._drain(), self._configuration.drain_seconds)
+                async with asyncio.timeout(self._configuration.drain_seconds):
+                    await self._drain()
         finally:
             sweeping.cancel()
             if self.listed is not None:
@@ -157,7 +158,8 @@ class RunningRelay:
         self.listener.stop_listening()
         while self.switch.circuits and not self._hurry.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), 0.05)
+                async with asyncio.timeout(0.05):
+                    await self._hurry.wait()
 
     async def _close(self) -> None:
         self.listener.stop_listening()
