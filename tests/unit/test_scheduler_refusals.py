@@ -32,11 +32,12 @@ from troth.protocol.market.state import CaseRecord, with_pot
 from troth.protocol.market.types import PotKind
 from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.transforms import Transforms
-from troth.protocol.types import ZERO_HASH, Address
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.scheduler.errors import Busy
 from troth.scheduler.orders import admission
 from troth.scheduler.orders.http import price_list
 from troth.scheduler.orders.stream import Lines
+from troth.scheduler.tabs.overdue import overdue
 
 
 @pytest.fixture
@@ -218,6 +219,30 @@ async def test_what_was_answered_long_ago_is_acknowledged_before_anything_is_ord
 async def test_a_client_that_forgot_an_answer_may_order(scene: TabScene) -> None:
     scene.ledger.block = beyond_all_cases(scene, await scene.send(scene.asked()))
     assert (await scene.send(scene.asked())).of("draw")
+
+
+async def test_small_answers_that_are_long_due_are_not_read_again_at_each_order(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may leave thousands of them below what is tolerated (attack 186)."""
+    for _ in range(3):
+        done = await scene.send(scene.asked())
+    scene.ledger.block = beyond_all_cases(scene, done)
+    read, get = [], scene.context.store.get
+
+    def counted(order_id: Hash32) -> Any:
+        read.append(order_id)
+        return get(order_id)
+
+    monkeypatch.setattr(scene.context.store, "get", counted)
+    assert overdue(scene.context, scene.payer.voucher, tolerated=10**12) <= 10**12
+    assert not read
+    fees = 3 * history_of(scene, done).answered.fee
+    read.clear()
+    assert overdue(scene.context, scene.payer.voucher, tolerated=fees - 1) == fees
+    assert len(read) == 3
+    assert overdue(scene.context, scene.payer.voucher, tolerated=0) > 0
+    assert len(read) == 4, "one of them says enough"
 
 
 async def test_what_a_case_runs_over_or_what_fell_keeps_nobody_from_ordering(

@@ -272,8 +272,9 @@ def _check_claims(context: SchedulerContext, sent: Submission) -> None:
 
 
 def _check_due(context: SchedulerContext, sent: Submission, offer: ClassOffer) -> None:
-    worth = overdue(context, sent.voucher.message)
-    if worth > TOLERATED_CAPS * offer.rules.fee_cap:
+    tolerated = TOLERATED_CAPS * offer.rules.fee_cap
+    worth = overdue(context, sent.voucher.message, tolerated=tolerated)
+    if worth > tolerated:
         what = f"Answers worth {worth} are long due on this tab, and the voucher does not acknowledge them"
         raise AnswersUnacknowledged(what, worth, "Acknowledge what was answered, or use another tab.")
 
