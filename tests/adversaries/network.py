@@ -44,7 +44,7 @@ from troth.transport.identity import create_identity
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = 12
-BLOCK_SECONDS = 0.5
+BLOCK_SECONDS = 1.0
 FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
