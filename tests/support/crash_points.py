@@ -111,7 +111,7 @@ def _node(plan: Plan) -> None:
 
 
 def _client(plan: Plan) -> None:
-    _in_blocks(TabStore, "writing", "execute", lambda self: self._depth > 0, "client", plan)
+    _in_blocks(TabStore, "writing", "execute", lambda self: self._database.in_transaction, "client", plan)
 
 
 def _in_blocks(
