@@ -164,7 +164,7 @@ REFUSED: list[tuple[str, tuple[object, ...], bytes]] = [
     ("PromptError", ("chat", "  "), b""),
     ("PromptError", ("chat", "-"), b"\xff\xfe\xfd"),
     ("PromptError", ("chat", "-"), b"a" * 300_000),
-    ("PromptError", ("chat", QUESTION, "--max-tokens", 5000), b""),
+    ("ContextTooShort", ("chat", QUESTION, "--max-tokens", 5000), b""),
     ("FeeTooHigh", ("chat", QUESTION, "--max-tokens", 2, "--max-cost", "1wei"), b""),
     ("ModelUnavailable", ("chat", QUESTION, "--execution-class", "0x" + "ab" * 32), b""),
     ("ConfigurationError", ("chat", QUESTION, "--scheduler", "0x" + "ab" * 20), b""),
