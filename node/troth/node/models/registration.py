@@ -15,6 +15,7 @@ from troth.protocol.types import ModelDescriptor
 
 KNOWN = frozenset({"AlreadyRegistered", "ClassKnown"})
 """How the market refuses a model or a class that it has."""
+REGISTERED_ALREADY = "registered already"
 
 
 async def register_at(
@@ -33,10 +34,10 @@ async def register_at(
         except ChainRejected as error:
             if error.name not in KNOWN:
                 raise
-            return {"function": call.call.function, "sent": False, "note": "registered already"}
+            return {"function": call.call.function, "sent": False, "note": REGISTERED_ALREADY}
 
     done = [await once(build(connected.contracts, Part.CLASSES, "registerModel", descriptor))]
-    if not broadcast and done[0].get("sent") is False and "note" not in done[0]:
+    if not broadcast and done[0]["note"] != REGISTERED_ALREADY:
         # A class of a model that is not registered yet would be refused in a dry run.
         return [*done, {"function": "registerClass", "sent": False}]
     return [*done, await once(build(connected.contracts, Part.CLASSES, "registerClass", execution_class))]
