@@ -338,7 +338,13 @@ class OrderKeeper:
 
     def _acknowledge_claimed(self, record: OwnTab) -> None:
         """Before anything else of the tab: what was paid on chain is not to be refunded here."""
-        count = acknowledge_claimed(self.session, record.identifier)
+        try:
+            count = acknowledge_claimed(self.session, record.identifier)
+        except StoreUnusable:
+            raise
+        except Exception as error:  # noqa: BLE001 - a key that is gone, say; claims on other tabs are objected to
+            _log.warning("a paid claim is acknowledged again later: %s", type(error).__name__)
+            return
         if count:
             about = f"a claim on tab 0x{record.identifier.hex()[:10]} was paid on chain"
             what = f"{count} answers are" if count > 1 else "the answer is"
