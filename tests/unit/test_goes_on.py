@@ -56,6 +56,35 @@ async def test_a_member_goes_on_reading_who_is_one(monkeypatch: pytest.MonkeyPat
     await goes_on(member_running.follow_membership(NOTHING, member, 0.01), fails)
 
 
+@pytest.mark.parametrize("broken", ["_acknowledge_claimed", "_look_after_orders", "_deliver", "_watch_claim"])
+async def test_a_client_objects_to_claims_whatever_another_tab_does(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails of one tab, a key that is gone say, keeps no claim of another from being objected to."""
+    looked: list[bytes] = []
+    silence = Fails()
+    silence.times = 1
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        keeper = OrderKeeper(stage.session)
+        plain = getattr(keeper, broken)
+
+        async def watch(record: Any) -> None:
+            looked.append(record.identifier)
+
+        async def fails_on_the_first(record: Any) -> None:
+            if record.identifier == stage.tabs[0]:
+                raise KeyError("what nobody foresaw")
+            await (watch if broken == "_watch_claim" else plain)(record)
+
+        monkeypatch.setattr(keeper, "_watch_claim", watch)
+        monkeypatch.setattr(keeper, "_end_silence", silence)
+        monkeypatch.setattr(keeper, broken, fails_on_the_first)
+        await keeper.once()
+        assert stage.tabs[1] in looked
+        assert (stage.tabs[0] in looked) is (broken != "_watch_claim")
+        assert silence.times == 2
+
+
 async def test_a_client_objects_to_claims_whatever_an_order_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,15 +129,13 @@ class OrderKeeper:
     async def once(self) -> None:
         """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
-            tab_context = self.session.tab_context_of(record.identifier)
-            self._acknowledge_claimed(record)
-            for entry in self.session.journal.due(record.identifier, self.session.block):
-                await self._apart(entry, self._look_after(tab_context, entry))
-            for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
-                await self._apart(entry, self._by_self(entry))
-            await self._deliver(tab_context)
-            await self._watch_claim(self.session.books.record(record.identifier))
-        await self._end_silence()
+            tab = f"tab {record.identifier.hex()[:10]}"
+            # Before anything else of the tab: what was paid on chain is not to be refunded here.
+            await self._apart(tab, self._acknowledge_claimed(record))
+            await self._apart(tab, self._look_after_orders(record))
+            await self._apart(tab, self._deliver(record))
+            await self._apart(tab, self._watch_claim(record))
+        await self._apart("who was silent", self._end_silence())
         self._forget()
 
     def _forget(self) -> None:
@@ -149,14 +147,14 @@ class OrderKeeper:
             order: last for order, last in self._unknown_until.items() if block <= last + FORGOTTEN_BLOCKS
         }
 
-    async def _apart(self, entry: OrderRecord, work: Awaitable[None]) -> None:
-        """One order's work: what fails of it, foreseen or not, keeps no other order and no claim waiting."""
+    async def _apart(self, what: str, work: Awaitable[None]) -> None:
+        """One piece of work: what fails of it, foreseen or not, keeps no other order and no claim waiting."""
         try:
             await work
         except StoreUnusable:
             raise
         except Exception as error:  # noqa: BLE001 - a message may hold a prompt
-            _log.warning("order %s is looked after again later: %s", entry.name[:12], type(error).__name__)
+            _log.warning("%s is looked after again later: %s", what, type(error).__name__)
 
     async def _end_silence(self) -> None:
         """Without a sentence in time whoever was silent would go on, and the deposit would lie there."""
@@ -174,7 +172,14 @@ class OrderKeeper:
                 continue
             self.report(None, line)
 
-    # ---- one order
+    # ---- orders
+
+    async def _look_after_orders(self, record: OwnTab) -> None:
+        tab_context = self.session.tab_context_of(record.identifier)
+        for entry in self.session.journal.due(record.identifier, self.session.block):
+            await self._apart(f"order {entry.name[:12]}", self._look_after(tab_context, entry))
+        for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
+            await self._apart(f"order {entry.name[:12]}", self._by_self(entry))
 
     async def _look_after(self, tab_context: TabContext, entry: OrderRecord) -> None:
         owed = owed_now(self.session, entry)
@@ -336,15 +341,8 @@ class OrderKeeper:
 
     # ---- claims
 
-    def _acknowledge_claimed(self, record: OwnTab) -> None:
-        """Before anything else of the tab: what was paid on chain is not to be refunded here."""
-        try:
-            count = acknowledge_claimed(self.session, record.identifier)
-        except StoreUnusable:
-            raise
-        except Exception as error:  # noqa: BLE001 - a key that is gone, say; claims on other tabs are objected to
-            _log.warning("a paid claim is acknowledged again later: %s", type(error).__name__)
-            return
+    async def _acknowledge_claimed(self, record: OwnTab) -> None:
+        count = acknowledge_claimed(self.session, record.identifier)
         if count:
             about = f"a claim on tab 0x{record.identifier.hex()[:10]} was paid on chain"
             what = f"{count} answers are" if count > 1 else "the answer is"
@@ -360,7 +358,7 @@ class OrderKeeper:
             return
         self._looked[name] = self.session.block
         try:
-            lines = await self.objector.look(self.session, record)
+            lines = await self.objector.look(self.session, self.session.books.record(record.identifier))
         except StoreUnusable:
             raise
         except FAILURES as error:
@@ -377,21 +375,22 @@ class OrderKeeper:
 
     # ---- words
 
-    async def _deliver(self, tab_context: TabContext) -> None:
-        record = self.session.books.record(tab_context.identifier)
-        if record.delivered or record.voucher is None or not self._backoff.is_time(b"word" + tab_context.identifier):
+    async def _deliver(self, record: OwnTab) -> None:
+        record, name = self.session.books.record(record.identifier), b"word" + record.identifier
+        if record.delivered or record.voucher is None or not self._backoff.is_time(name):
             return
+        tab_context = self.session.tab_context_of(record.identifier)
         try:
             calls = await self.session.calls(tab_context)
             await calls.acknowledge(Acknowledgement(record.tab, record.voucher))
         except FAILURES as error:
-            self._backoff.put_off(b"word" + tab_context.identifier)
+            self._backoff.put_off(name)
             if isinstance(error, SchedulerRefusal):
                 tab_context.recovered, tab_context.offered = False, 0.0
             _log.info("a voucher is delivered later: %s", type(error).__name__)
             return
-        self.session.books.delivered(tab_context.identifier, record.voucher)
-        self._backoff.succeeded(b"word" + tab_context.identifier)
+        self.session.books.delivered(record.identifier, record.voucher)
+        self._backoff.succeeded(name)
 
 
 async def _run_out(steps: AsyncGenerator[CourseStep, None]) -> None:
