@@ -28,7 +28,7 @@ from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal
 from troth.client.orders.judging import case_command
-from troth.client.orders.keeping import Report
+from troth.client.orders.resuming import Report
 from troth.client.orders.seams import OrderEvidence
 from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
