@@ -193,6 +193,8 @@ class TabScene:
     client_tab = CLIENT_TAB
     model = descriptor()
 
+    settled = 0
+    """Blocks that follow the one that an order names."""
     reputations: Mapping[Address, float] = MappingProxyType({})
     """What a committee says of nodes; nothing of those that are not in it."""
 
@@ -249,6 +251,7 @@ class TabScene:
             waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),
             factory=FACTORY,
             clock=lambda: float(self.now),
+            settled=self.settled,
             reputation=lambda node: self.reputations.get(node, UNRATED),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)

@@ -227,6 +227,7 @@ async def assembled_market(
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
             reputation=await stack.enter_async_context(_word(configuration)),
             organisations=await stack.enter_async_context(_organisations(configuration)),
+            settled=configuration.settled_blocks,
             suspects=_suspects(configuration, operator.domain),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders

@@ -45,6 +45,8 @@ NOBODY: Mapping[int, Sequence[Address]] = MappingProxyType({})
 DRAW_AGE = 3
 """Blocks that the scheduler's newest block may lie behind the client's. More, and a scheduler shortens the lag, in
 which a false answer is not paid yet, by naming an old block."""
+MOST_SETTLED_BLOCKS = 32
+"""That a scheduler may have follow the block which an order names, so that no reorganisation changes who is drawn."""
 
 
 @dataclass(frozen=True, slots=True)

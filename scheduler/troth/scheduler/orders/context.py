@@ -144,6 +144,9 @@ class SchedulerContext:
     keys: dict[Address, bytes] = field(default_factory=dict)
     """Compressed keys of nodes that told theirs (``orders.veiling``)."""
     organisations: Callable[[], OrganisationsState] = OrganisationsState
+    settled: int = 0
+    """How many blocks follow an order's reference block, beside the newest: who is drawn depends on what stood there,
+    and an admission that a reorganisation has made wrong convicts its scheduler."""
     suspects: SuspectList | None = None
     """By verifiers' notes, where the operator put them together: prices advise more checks of their groups."""
 
