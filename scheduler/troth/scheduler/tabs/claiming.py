@@ -6,9 +6,11 @@ well. An objection is answered with the order, its results and a fresh draw.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 import msgspec
 
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 
 CLAIM_GAS = 110_000
 """Of a claim and its settlement."""
+ANSWERED_TOGETHER = 64
+"""Objections that are answered at once, those with the nearest deadline first."""
 PATIENCE_LAGS = 3
 """Lags after its answer for which an order that is not acknowledged is waited for on an open tab."""
 MOST_OBJECTIONS = 4
@@ -120,16 +124,29 @@ async def attend_claims(context: SchedulerContext) -> None:
 
     What the chain refuses of one claim, such as a leaf that fell since, keeps no other claim waiting.
     """
-    state, block = context.ledger.state, context.ledger.block
-    for record in state.tabs.values():
-        if record.tab.payee != context.operator.address or record.claim is None:
-            continue
-        for number, objection in sorted(record.claim.objections.items(), key=lambda one: one[1].deadline):
-            if block <= objection.deadline:
-                await _unless_refused(context, await _answer(context, record.tab, record.claim, number))
-        if not record.claim.objections and block >= record.claim.state.settles_at:
-            settle = build(context.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state)
-            await _unless_refused(context, settle)
+    state, block, me = context.ledger.state, context.ledger.block, context.operator.address
+    own = [(one.tab, one.claim) for one in state.tabs.values() if one.tab.payee == me and one.claim is not None]
+    asked = [
+        (objection.deadline, tab, claim, number)
+        for tab, claim in own
+        for number, objection in claim.objections.items()
+        if block <= objection.deadline
+    ]
+    # Not one a block: whoever asks for more than a window has blocks would have what was not shown in time struck.
+    asked.sort(key=itemgetter(0))
+    for start in range(0, len(asked), ANSWERED_TOGETHER):
+        together = asked[start : start + ANSWERED_TOGETHER]
+        answers = [_show(context, tab, claim, number) for _, tab, claim, number in together]
+        for failed in await asyncio.gather(*answers, return_exceptions=True):
+            if isinstance(failed, BaseException):
+                raise failed
+    for tab, claim in own:
+        if not claim.objections and block >= claim.state.settles_at:
+            await _unless_refused(context, build(context.ledger.contracts, Part.BANK, "settle", tab, claim.state))
+
+
+async def _show(context: SchedulerContext, tab: Tab, claim: ClaimRecord, number: int) -> None:
+    await _unless_refused(context, await _answer(context, tab, claim, number))
 
 
 async def _unless_refused(context: SchedulerContext, call: PartCall | None, spends: int = 0) -> None:
