@@ -160,7 +160,7 @@ class PayerSession:
                 return
 
     async def refreshed(self) -> None:
-        """Follow the chain up to its newest block now, as far as it can be asked: an order names the newest known."""
+        """Follow the chain up to its newest block now, as far as it can be asked: an order names one just before it."""
         with suppress(ChainError):
             await self.follower.catch_up()
 
