@@ -43,6 +43,8 @@ class Post:
     block: int
     now: int
     key_check: KeyCheck = signed_by_account
+    first: int = 0
+    """The oldest reference block of an order that this node takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     order, tab = papers.order.message, papers.tab
     _require(post.sender == tab.payee, "another scheduler's order", tab.payee, "Send your own orders.")
     _require_class(order, post)
+    _require_recorded(order, post)
     view = view_of(
         post.state, order, tab, chain_id=post.chain_id, block=post.block, time=post.now, key_check=post.key_check
     )
@@ -166,6 +169,7 @@ def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> A
     order, pay = papers.order.message, papers.pay
     _require(post.sender == papers.tab.payee, "another scheduler's order", papers.tab.payee, "Send your own orders.")
     _require_class(order, post)
+    _require_recorded(order, post)
     drawn = drawn_check(papers, post)
     _require(index < len(drawn.seats), "there is no such segment", index)
     seats = drawn.seats[index].seats.get(post.me, 0)
@@ -216,6 +220,11 @@ def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
     order_id = messages.order_id(order, view.domain)
     silent = silent_of(post.state, order_id, len(papers.results))
     return DrawnCheck(view, order_id, *drawn_seats(papers, view, silent))
+
+
+def _require_recorded(order: Order, post: Post) -> None:
+    what = f"this node's records begin later, and may lack what it signed of this order: from block {post.first} on"
+    _require(order.reference_block >= post.first, what, order.reference_block, "Order again with a newer block.")
 
 
 def _require_recent(papers: CheckPapers, post: Post) -> None:
