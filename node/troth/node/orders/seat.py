@@ -14,7 +14,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.ballots import is_veiled
 from troth.protocol.market.checks import OrderView
-from troth.protocol.market.court import last_opening_block
+from troth.protocol.market.court import last_case_block, last_opening_block
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
@@ -228,11 +228,16 @@ def _require_recorded(order: Order, post: Post) -> None:
 
 
 def _require_recent(papers: CheckPapers, post: Post) -> None:
-    """Blocks that this node has seen, and no check of an answer that no court hears any more."""
+    """Blocks that this node has seen, and no check of an answer that no court hears any more.
+
+    A scheduler may sign a draw anew at any time: beyond what the court hears for an order's block, this node has
+    forgotten what it committed to, and would commit to another trace.
+    """
     drawn = papers.draw.message.block_number
     admitted = papers.admission.message.block_number
     _require(max(drawn, admitted) <= post.block, "this node has not seen the draw's block", drawn, "Retry in a moment.")
-    last = last_opening_block(drawn, parameters_of(post.state))
+    parameters = parameters_of(post.state)
+    last = min(last_opening_block(drawn, parameters), last_case_block(papers.order.message.reference_block, parameters))
     _require(post.block <= last, f"no court hears of this answer since block {last}", drawn, "Acknowledge it.")
 
 
