@@ -195,6 +195,8 @@ class TabScene:
 
     settled = 0
     """Blocks that follow the one that an order names."""
+    first = 0
+    """The oldest of them that is taken."""
     reputations: Mapping[Address, float] = MappingProxyType({})
     """What a committee says of nodes; nothing of those that are not in it."""
 
@@ -252,6 +254,7 @@ class TabScene:
             factory=FACTORY,
             clock=lambda: float(self.now),
             settled=self.settled,
+            first=self.first,
             reputation=lambda node: self.reputations.get(node, UNRATED),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)

@@ -181,7 +181,8 @@ class NodeBooks:
         running work that the voucher ends. Inside of a transaction, nothing is kept where the promise is refused.
 
         Raises:
-            NotPaid: with this work too much would be unpaid, or it was promised otherwise before.
+            NotPaid: with this work too much would be unpaid, it was promised otherwise before, or its number is that of
+                other work, which would never be paid.
             InvalidVoucher: tab, voucher and promise do not pay.
         """
         ended = self.hear(pay.tab, pay.voucher, ledger)
@@ -193,11 +194,21 @@ class NodeBooks:
             if known is not None and known.promise != pay.promise and known.stage is not Stage.ENDED:
                 raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
             if known is None or known.stage is not Stage.DONE:
+                self._require_free(promise)
                 self._require_room(pay, ledger, limit)
                 if known is not None:
                     self._held(known.tab).drop(known.number)  # its row is replaced, whatever its number was
                 self._insert(_begun(pay.promise, subject, ledger.block, now))
         return ended
+
+    def _require_free(self, promise: Promise) -> None:
+        """One number pays once: a second promise under it would take the place of the first."""
+        other = self.numbered(promise.tab, promise.sequence)
+        if other is None or other.stage is Stage.ENDED:
+            return
+        if (other.order, other.segment, other.work) != (promise.order, promise.segment, Work(promise.work)):
+            what = "this number of the tab was promised for other work"
+            raise NotPaid(what, promise.sequence, "Promise each piece of work under a number of its own.")
 
     def _require_room(self, pay: Pay, ledger: NodeLedger, limit: int) -> None:
         promise = pay.promise.message

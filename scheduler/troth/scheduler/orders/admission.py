@@ -36,6 +36,7 @@ from troth.scheduler.errors import (
     AnswersUnacknowledged,
     BadRequest,
     BadSignature,
+    BlockForgotten,
     BlockTooOld,
     BlockTooYoung,
     ClaimsUnacknowledged,
@@ -144,6 +145,8 @@ def _checked(context: SchedulerContext, sent: Submission, request: Request, offe
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
         raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
     _check_terms(order, request, offer)
+    if order.reference_block < context.first:
+        raise BlockForgotten(order.reference_block, context.first)
     _check_order(sent, view, context.settled)
     _check_stake(context, order)
     _check_due(context, sent, offer)

@@ -147,6 +147,8 @@ class SchedulerContext:
     settled: int = 0
     """How many blocks follow an order's reference block, beside the newest: who is drawn depends on what stood there,
     and an admission that a reorganisation has made wrong convicts its scheduler."""
+    first: int = 0
+    """The oldest reference block of an order that is taken: whoever lost its disk does not know what it admitted."""
     suspects: SuspectList | None = None
     """By verifiers' notes, where the operator put them together: prices advise more checks of their groups."""
 
