@@ -15,6 +15,7 @@ from operator import itemgetter
 import msgspec
 
 from troth.chain.errors import ChainRejected
+from troth.chain.rounds import rounds
 from troth.protocol.market import claims, leaves, messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.errors import InvalidClaim
@@ -46,7 +47,7 @@ MOST_OBJECTIONS = 4
 
 async def claim_due(context: SchedulerContext, times: int) -> None:
     """File what is due; raises ChainError."""
-    for filing in filings(context, times):
+    for filing in await filings(context, times):
         await context.database.commit(filing.kept)
         log.info("%d orders are claimed: %d", len(filing.amounts), filing.total)
         await _unless_refused(context, filing.call)
@@ -63,19 +64,25 @@ class Filing:
     kept: Statement
 
 
-def filings(books: ClientBooks, times: int, *, young: bool = False) -> list[Filing]:
+async def filings(books: ClientBooks, times: int, *, young: bool = False) -> list[Filing]:
     """What is worth ``times`` the gas of claiming it; ``young``: also what clients may still acknowledge."""
     found = []
     for held in books.client_tabs:
-        record = books.ledger.state.tabs.get(messages.tab_id(held.tab))
-        if record is None or record.claim is not None or held.best is None or not record.known:
-            continue
-        amounts = _claimable(books, held, closing=young or record.closes_at > 0)
-        cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
-        # A tab that closes is claimed for whatever is more than the gas: there is no other day.
-        if _gain(books, held, sum(amounts.values())) > cost * (min(times, 1) if record.closes_at else times):
-            found += _filing(books, held, amounts)
+        found += _filings_of(books, held, times, young=young)
+        await rounds.give_way()
     return found
+
+
+def _filings_of(books: ClientBooks, held: ClientTab, times: int, *, young: bool) -> list[Filing]:
+    record = books.ledger.state.tabs.get(messages.tab_id(held.tab))
+    if record is None or record.claim is not None or held.best is None or not record.known:
+        return []
+    amounts = _claimable(books, held, closing=young or record.closes_at > 0)
+    cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
+    # A tab that closes is claimed for whatever is more than the gas: there is no other day.
+    if _gain(books, held, sum(amounts.values())) <= cost * (min(times, 1) if record.closes_at else times):
+        return []
+    return _filing(books, held, amounts)
 
 
 def _gain(books: ClientBooks, held: ClientTab, worth: int) -> int:
@@ -125,7 +132,11 @@ async def attend_claims(context: SchedulerContext) -> None:
     What the chain refuses of one claim, such as a leaf that fell since, keeps no other claim waiting.
     """
     state, block, me = context.ledger.state, context.ledger.block, context.operator.address
-    own = [(one.tab, one.claim) for one in state.tabs.values() if one.tab.payee == me and one.claim is not None]
+    own = list[tuple[Tab, ClaimRecord]]()
+    for record in state.tabs.values():
+        await rounds.give_way()
+        if record.tab.payee == me and record.claim is not None:
+            own.append((record.tab, record.claim))
     asked = [
         (objection.deadline, tab, claim, number)
         for tab, claim in own
@@ -204,6 +215,7 @@ async def attend_nodes_claims(context: SchedulerContext) -> None:
     """
     block, parameters, state = context.ledger.block, context.ledger.parameters, context.ledger.state
     for record in state.tabs.values():
+        await rounds.give_way()
         claim = record.claim
         if record.tab.payer != context.operator.address:
             continue
