@@ -68,6 +68,10 @@ class NodeLedger:
     block: int = 0
     key_check: KeyCheck = signed_by_account
 
+    def voids(self, leaf: Leaf) -> bool:
+        """Whether this node's own conviction voids a leaf."""
+        return self.state.is_void(self.me, leaf.reference_block)
+
 
 @dataclass(slots=True)
 class _OpenLeaves:
@@ -78,6 +82,7 @@ class _OpenLeaves:
     changed: set[int]
     worth: dict[int, int] = field(default_factory=dict)
     seen: tuple[object, ...] = ()
+    denials: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
@@ -95,19 +100,25 @@ class _OpenLeaves:
         """It is acknowledged."""
         for kept in (self.leaves, self.worth):
             kept.pop(number, None)
-        for numbers in (self.running, self.changed):
+        for numbers in (self.running, self.changed, self.denials):
             numbers.discard(number)
 
     def worths(self, ledger: NodeLedger) -> dict[int, int]:
-        """Each number's worth now: that of all where the court or a summons has decided something, else of the new."""
+        """Each number's worth now: that of all where the court or a summons has decided something, else of the new.
+
+        A denial whose result may still fall counts in full: else its payer would acknowledge it with nothing at once.
+        """
         state = ledger.state
         seen = (state.convictions, state.voided, state.summons, ledger.me)
         if len(self.seen) != len(seen) or any(one is not other for one, other in zip(seen, self.seen, strict=True)):
             self.seen, self.changed = seen, set(self.leaves)
         for number in self.changed:
             self.worth[number] = self.leaves[number].value(state, ledger.me)
+            (self.denials.add if self.leaves[number].denies else self.denials.discard)(number)
         self.changed.clear()
-        return dict(self.worth)
+        open_ = [one for one in self.denials if not self.worth[one] and not ledger.voids(self.leaves[one])]
+        waiting = (self.leaves[one] for one in open_ if self.leaves[one].may_fall(state, ledger.block))
+        return {**self.worth, **{leaf.number: leaf.worth for leaf in waiting}}
 
 
 class NodeBooks:
