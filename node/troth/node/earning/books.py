@@ -83,6 +83,8 @@ class _OpenLeaves:
     worth: dict[int, int] = field(default_factory=dict)
     seen: tuple[object, ...] = ()
     denials: set[int] = field(default_factory=set)
+    forfeited: int = 0
+    """What was computed under numbers that ended without a result."""
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
@@ -165,6 +167,8 @@ class NodeBooks:
         held = self._tabs.get(tab)
         if held is None:
             held = self._tabs[tab] = _OpenLeaves.of(self._leaves("tab=? AND acknowledged=0", tab))
+            ended = self._database.rows("SELECT worth FROM leaves WHERE tab=? AND stage=?", tab, int(Stage.ENDED))
+            held.forfeited = sum(int(worth) for (worth,) in ended)
         return held
 
     def done_since(self, moment: float) -> tuple[Leaf, ...]:
@@ -215,7 +219,7 @@ class NodeBooks:
     def _require_free(self, promise: Promise) -> None:
         """One number pays once: a second promise under it would take the place of the first."""
         other = self.numbered(promise.tab, promise.sequence)
-        if other is None or other.stage is Stage.ENDED:
+        if other is None or (other.stage is Stage.ENDED and not other.worth):
             return
         if (other.order, other.segment, other.work) != (promise.order, promise.segment, Work(promise.work)):
             what = "this number of the tab was promised for other work"
@@ -228,6 +232,10 @@ class NodeBooks:
         others.pop(promise.sequence, None)
         state = ledger.state.tab_state(promise.tab)
         after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
+        lost = self._held(promise.tab).forfeited
+        if after.exposure + lost > limit and lost:
+            what = f"this scheduler never asked for the result of work worth {lost}, and owes other work"
+            raise NotPaid(what, promise.price, "Ask for the result of each order; this is forgotten after a month.")
         if after.exposure > limit:
             what = f"of this scheduler's work {sum(others.values())} is unpaid; with this, more than {limit} would be"
             raise NotPaid(what, promise.price, "Acknowledge what was served, then ask again.")
@@ -287,12 +295,23 @@ class NodeBooks:
             )
             self._note(leaf)
 
-    def broke_off(self, order: bytes, segment: int, work: Work) -> None:
-        """Work ended without a result: its number is worth nothing."""
+    def broke_off(self, order: bytes, segment: int, work: Work, lost: int = 0) -> None:
+        """Work ended without a result: its number is worth nothing. ``lost``: what was computed, and is never paid.
+
+        A scheduler could have whole texts written and not ask for their results. Who did so for all that may be unpaid
+        is served no more.
+        """
         with self._database.transaction():
             leaf = self.leaf(order, segment, work)
-            if leaf is not None and leaf.stage is Stage.RUNNING:
+            if leaf is None or leaf.stage is Stage.DONE:
+                return
+            if leaf.stage is Stage.RUNNING:
                 self._set_stage(leaf, Stage.ENDED)
+            if lost:
+                held = self._held(leaf.tab)
+                statement = "UPDATE leaves SET worth=? WHERE tab=? AND number=?"
+                self._database.write(statement, str(lost), leaf.tab, leaf.number)
+                held.forfeited += lost
 
     def end_running(self) -> None:
         """After a start: nothing runs any more."""
@@ -310,7 +329,10 @@ class NodeBooks:
     def forget_before(self, moment: float) -> int:
         """Drop paid leaves that were finished before a Unix time; how many."""
         with self._database.transaction():
-            return self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+            gone = self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+            if gone:
+                self._tabs.clear()
+        return gone
 
     # -------------------------------------------------------------------------------------------------------- storage
 
