@@ -9,6 +9,7 @@ import pytest
 from support.order_network import Network, Ordered, build
 from unit.test_promised_numbers import ordered_of
 
+from troth.node.earning import books
 from troth.node.earning.books import NotPaid
 from troth.node.orders.context import LendingLimits
 from troth.protocol.market.signed import Work
@@ -53,3 +54,24 @@ async def test_what_broke_off_before_it_was_computed_counts_nothing(tmp_path: Pa
         fee = network.nodes[node].context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
         assert fee is not None
         await network.acknowledge(ordered, node, 0, Work.INFERENCE, fee.worth)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_honest_scheduler_whose_orders_break_off_now_and_then_is_served(
+    tmp_path: Path, restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other nodes fail, or this one was slow: what breaks off is a share of what is paid, and never all of it."""
+    monkeypatch.setattr(books, "BREAKS_OFF", 2)
+    network = build(tmp_path, limits=LendingLimits(unpaid=MOST))
+    first = await network.infer(network.order())
+    node, price = first.nodes[0], network.price(first)
+    await by_dismissal(network, first, node)
+    for _ in range(2 * MOST // price):
+        for _ in range(3):
+            served = await network.serve(ordered_of(network, node))
+            leaf = network.nodes[node].context.stores.books.leaf(served.order_id, 0, Work.INFERENCE)
+            assert leaf is not None
+            await network.acknowledge(served, node, 0, Work.INFERENCE, leaf.worth)
+        if restarts:
+            await network.nodes[node].restart()
+        await by_dismissal(network, await network.infer(ordered_of(network, node)), node)

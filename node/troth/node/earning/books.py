@@ -48,6 +48,8 @@ _COLUMNS = (
 )
 WORD_LIMIT = 4_096
 """Bytes of a voucher or a promise as JSON."""
+BREAKS_OFF = 20
+"""One unit in so many of what a scheduler pays may be forfeited without a word: orders break off on any network."""
 NUMBER_LIMIT = 1 << 53
 """Numbers of orders beyond it are nobody's; SQLite holds half of what Solidity does."""
 
@@ -85,6 +87,13 @@ class _OpenLeaves:
     denials: set[int] = field(default_factory=set)
     forfeited: int = 0
     """What was computed under numbers that ended without a result."""
+    paid: int = 0
+    """What was acknowledged of finished work."""
+
+    @property
+    def lost(self) -> int:
+        """What was forfeited beyond what breaks off among so much paid work."""
+        return max(self.forfeited - self.paid // BREAKS_OFF, 0)
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
@@ -169,6 +178,10 @@ class NodeBooks:
             held = self._tabs[tab] = _OpenLeaves.of(self._leaves("tab=? AND acknowledged=0", tab))
             ended = self._database.rows("SELECT worth FROM leaves WHERE tab=? AND stage=?", tab, int(Stage.ENDED))
             held.forfeited = sum(int(worth) for (worth,) in ended)
+            # As a float: sums of integers overflow in SQLite, and a share of it needs no wei.
+            total = "SELECT TOTAL(CAST(worth AS REAL)) FROM leaves WHERE tab=? AND acknowledged=1 AND stage=?"
+            paid = self._database.row(total, tab, int(Stage.DONE))
+            held.paid = 0 if paid is None else int(paid[0])
         return held
 
     def done_since(self, moment: float) -> tuple[Leaf, ...]:
@@ -232,7 +245,7 @@ class NodeBooks:
         others.pop(promise.sequence, None)
         state = ledger.state.tab_state(promise.tab)
         after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
-        lost = self._held(promise.tab).forfeited
+        lost = self._held(promise.tab).lost
         if after.exposure + lost > limit and lost:
             what = f"this scheduler never asked for the result of work worth {lost}, and owes other work"
             raise NotPaid(what, promise.price, "Ask for the result of each order; this is forgotten after a month.")
@@ -282,6 +295,8 @@ class NodeBooks:
         held = self._held(number)
         for paid in held.leaves.keys() - book.worth.keys():
             self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, paid)
+            if held.leaves[paid].stage is Stage.DONE:
+                held.paid += held.leaves[paid].worth
             held.drop(paid)
 
     def done(self, leaf: Leaf) -> None:
@@ -298,8 +313,9 @@ class NodeBooks:
     def broke_off(self, order: bytes, segment: int, work: Work, lost: int = 0) -> None:
         """Work ended without a result: its number is worth nothing. ``lost``: what was computed, and is never paid.
 
-        A scheduler could have whole texts written and not ask for their results. Who did so for all that may be unpaid
-        is served no more.
+        A scheduler could have whole texts written and not ask for their results. Who did so for all that may be unpaid,
+        and a twentieth of what it paid, is served no more: orders of an honest one break off, too, where other nodes
+        fail or are slow.
         """
         with self._database.transaction():
             leaf = self.leaf(order, segment, work)
