@@ -11,7 +11,7 @@ from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import TooMany
 from troth.client.gateway.guard import RETRY_AFTER
 
-LINE_SECONDS = 120.0
+LINE_SECONDS = 300.0
 """How long a request waits for a place; programs wait longer for an answer, most of them ten minutes."""
 MOST_IN_LINE = 256
 LOOK_SECONDS = 0.1
