@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from support.toy_tab_node import ToyTabNode
@@ -26,6 +27,9 @@ class ToyWay:
 
     async def open(self, wait: float = 0.0) -> None:
         """It stands."""
+
+    async def round_trip(self, timeout: float) -> float:
+        raise ChannelTimeout("The node gives no sign of life")
 
     async def request(self, header: Any, payload: bytes | memoryview = b"", timeout: float | None = None) -> Frame:
         asked = decode_frame(encode_frame(header, payload))
@@ -69,6 +73,10 @@ class ToyPeers:
 
     def note_latency(self, node: Address, seconds: float) -> None:
         pass
+
+    @contextmanager
+    def at_work(self, nodes: Iterable[Address]) -> Iterator[None]:
+        yield
 
     def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:
         self.draws.append((frozenset(drawn), tuple(chosen)))

@@ -14,13 +14,16 @@ from typer.testing import CliRunner
 from unit.test_demo_network import network_in
 
 from troth.demo import play
+from troth.demo.acts import require_convicted
 from troth.demo.command import QUESTION, app
 from troth.demo.stage import DemoStage
+from troth.protocol.market.proceedings import Outcome
 from troth.protocol.types import Hash32
 from troth.scheduler import assembly, duties
 from troth.scheduler.errors import OrderRefused
 from troth.testnet import refusing
 from troth.testnet.display import Display
+from troth.testnet.errors import ActFailed
 
 
 @pytest.mark.parametrize("act", ["exact"])
@@ -78,3 +81,14 @@ async def test_a_scheduler_that_refuses_replaces_one_part_and_its_duty(monkeypat
     orders = object.__new__(refusing.RefusingOrders)
     with pytest.raises(OrderRefused, match="no time for checks"):
         await orders.show_secret(Hash32(bytes(32)), Hash32(bytes(32)))
+
+
+def test_a_court_that_was_too_slow_to_decide_is_told_as_that() -> None:
+    """On a busy machine too few nodes judge within seconds: the demo ended with "value: 4"."""
+    with pytest.raises(ActFailed, match="came to no decision") as failed:
+        require_convicted(Outcome.UNDECIDED)
+    assert "This machine is slow, or has much else to do" in failed.value.remedy
+    with pytest.raises(ActFailed, match="the court convicts the cheat") as failed:
+        require_convicted(Outcome.NODE_MISSING)
+    assert failed.value.value == '"node missing"'
+    require_convicted(Outcome.CONVICTED)

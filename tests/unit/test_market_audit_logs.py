@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -297,3 +298,17 @@ def test_a_file_that_cannot_be_used_is_named_and_no_violation() -> None:
         guarded(work)
     assert str(caught.value.value) == "/nowhere/at/all"
     assert caught.value.exit_code != 1
+
+
+def test_who_names_no_scheduler_that_posted_is_told_of_those_that_did() -> None:
+    """An auditor with nothing but a chain node knew no address to ask for, and was told to check it."""
+    subject = record(posted(log_data.encode_data([honest()])))
+    other: Any = "0x" + "12" * 20
+    reading: Any = SimpleNamespace(subject=subject)
+    with pytest.raises(AuditError, match="has posted no log entry") as refused:
+        running.audit_log(reading, logs.ServedLogs(other, {}, {}, ()), ["M13"])
+    assert refused.value.remedy == f"Those that have posted: {SCHEDULER}."
+    nobody: Any = SimpleNamespace(subject=record())
+    with pytest.raises(AuditError) as refused:
+        running.audit_log(nobody, logs.ServedLogs(other, {}, {}, ()), ["M13"])
+    assert SCHEDULER in refused.value.remedy or "No scheduler is registered" in refused.value.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,7 +92,7 @@ async def test_a_silent_text_loses_its_own_patience_only() -> None:
     texts = texts_of(node)
     silent = asyncio.create_task(texts.next(WantedText(A, 0), 0.2))
     assert await asyncio.wait_for(follow(texts, B, 10), 1) == 10
-    with pytest.raises(ChannelTimeout, match=r"nothing within 0\.2"):
+    with pytest.raises(ChannelTimeout, match=r"nothing of this text within 0\.2"):
         await silent
     assert await asyncio.wait_for(follow(texts, C, 1), 1) == 1, "what was lost is not asked for any more"
     assert all(one.order != A for one in node.questions[-1])
@@ -170,6 +171,33 @@ async def test_a_node_with_empty_answers_does_not_set_the_pace() -> None:
     with pytest.raises(ChannelTimeout):
         await texts.next(WantedText(A, 0), 0.2)
     assert len(node.questions) < 40
+    await texts.close()
+
+
+async def test_a_node_that_answers_and_has_nothing_yet_is_slow_and_not_dead() -> None:
+    """An honest node with twenty texts, on a machine that does much else, lost them all after ten seconds."""
+    steps = [12]
+
+    def answer(wanted: tuple[WantedText, ...]) -> list[DecodedPart]:
+        steps[0] -= 1
+        return [part(one) for one in wanted] if steps[0] < 0 else []
+
+    node = ScriptedNode(answer=answer)
+    texts = texts_of(node)
+    assert (await texts.next(WantedText(A, 0), 0.05, 5.0)).tokens == (7,)
+    assert len(node.questions) > 12
+    steps[0] = 10**6
+    with pytest.raises(ChannelTimeout, match=r"has too much to do: .* within 0\.3 s"):
+        await texts.next(WantedText(B, 0), 0.05, 0.3)
+    await texts.close()
+
+
+async def test_a_node_that_answers_no_question_is_given_up_however_slow_it_may_be() -> None:
+    texts = texts_of(ScriptedNode(silent={A}))
+    began = time.monotonic()
+    with pytest.raises(ChannelTimeout, match=r"nothing within 0\.1 s"):
+        await texts.next(WantedText(A, 0), 0.1, 60.0)
+    assert time.monotonic() - began < 30
     await texts.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -422,6 +423,8 @@ async def test_a_node_that_fails_ends_the_order_and_nothing_is_owed(
     await scene.send(probe)
     failed = probe.lines[-1]
     assert (failed["type"], failed["code"], failed["retry_free"]) == ("failed", "node_failed", True)
+    # Its client hears what its scheduler knows: a node that is silent is another thing than one that refuses.
+    assert re.fullmatch(r"The node of segment \d failed: \S.+", failed["message"], re.DOTALL)
     assert scene.context.client_tabs.book(probe.order.tab).worth == {1: 0}
     voucher = tabs.acknowledge(scene.payer, 1, 0).voucher
     body = Acknowledgement(CLIENT_TAB, sign(voucher, DOMAIN, TAB_KEY))

@@ -60,6 +60,22 @@ async def test_a_node_that_left_does_not_fill_the_log(
     await peers.close()
 
 
+def test_of_two_that_were_drawn_the_one_with_less_to_do_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty orders at once went to whoever was the fastest before, which then answered none of them in time."""
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    operator = Operator(Key.generate().secret, Domain(1, GONE))
+    peers = Peers(operator, lambda node: NodeContact(f"https://127.0.0.1:{int(node[-1])}", bytes(32)))
+    for node, seconds in ((NODE, 0.1), (GONE, 0.15)):
+        peers.channel(node)
+        peers.note_latency(node, seconds)
+    assert min(NODE, GONE, key=peers.preference) == NODE
+    with peers.at_work([NODE]):
+        assert min(NODE, GONE, key=peers.preference) == GONE
+        with peers.at_work([GONE]):
+            assert min(NODE, GONE, key=peers.preference) == NODE
+    assert min(NODE, GONE, key=peers.preference) == NODE
+
+
 def test_counts_of_draws_do_not_tell_which_node_serves_an_order_that_was_just_sent() -> None:
     now = 0.0
     operator, node = Operator(Key.generate().secret, Domain(1, GONE)), NODE

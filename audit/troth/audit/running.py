@@ -27,11 +27,15 @@ from troth.protocol.errors import InvalidField, InvalidSignature, ProtocolError
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Inclusion
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.transport.errors import ChannelTimeout, OverlayError
 from troth.transport.https import pinned_client
 
+MOST_NAMED = 8
+"""Schedulers that an error names."""
 NOT_CHECKED = (
     "The model's computation: no layer is run again; verdicts are the verifiers' own.",
     "Prompts and outputs: chain, logs and receipts hold salted hashes of them only.",
@@ -102,13 +106,27 @@ def audit_market(reading: Reading, only: Collection[str]) -> AuditReport:
 
 def audit_log(reading: Reading, served: logs.ServedLogs, only: Collection[str]) -> AuditReport:
     """Every check of a scheduler's log that is asked for."""
-    reports = [one for one in logs.examine(reading.subject, served) if one.number in only]
     entries = reading.subject.history.state.logs.get(served.scheduler, ())
     if not entries:
-        raise AuditError("The scheduler has posted no log entry", served.scheduler, "Check the address and --to-block.")
+        raise _nothing_posted(reading.subject.history.state, served.scheduler)
+    reports = [one for one in logs.examine(reading.subject, served) if one.number in only]
     return _report(
         reading, reports, tuple(one.root for one in entries), subject="log entry", numbers=list(LOG), only=only
     )
+
+
+def _nothing_posted(state: State, scheduler: Address) -> AuditError:
+    """Whoever has a chain node alone learns here which schedulers there are."""
+    posted = sorted(one for one, entries in state.logs.items() if entries)
+    registered = sorted(one for one, party in state.parties.items() if party.role is Role.SCHEDULER)
+    if posted:
+        remedy = f"Those that have posted: {', '.join(posted[:MOST_NAMED])}."
+    elif registered:
+        named = ", ".join(registered[:MOST_NAMED])
+        remedy = f"None has: the first entry comes an hour after a scheduler's first order. Registered are {named}."
+    else:
+        remedy = "No scheduler is registered here: check the factory, and --to-block."
+    return AuditError("The scheduler has posted no log entry", scheduler, remedy)
 
 
 def _report(

@@ -32,7 +32,8 @@ class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
         objections: the most gas that objecting to one claim may cost without asking, in coins; empty: the user is told
             how.
         model: folder of the registered model, or its name among those of `troth model`, for ``--check self``.
-        stall: seconds without a line after which an order is given up and asked elsewhere.
+        stall: seconds without a line after which an order is given up and asked elsewhere; a scheduler that gives its
+            node up says so before.
         verifiers, reviewers: the fewest seats of a class that nobody named.
         agreement: the least share of elements that must agree, in basis points, of a class that nobody named.
         seats: the least seasoned seats in a group.
@@ -45,7 +46,7 @@ class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
     cases: str = ""
     objections: str = "0.001ether"
     model: str = ""
-    stall: Annotated[int, msgspec.Meta(gt=0, le=3_600)] = 60
+    stall: Annotated[int, msgspec.Meta(gt=0, le=3_600)] = 90
     verifiers: Count = 3
     reviewers: Count = 15
     agreement: Count = 8_000

@@ -11,7 +11,7 @@ version = 1
 [tabs]     deposit, least (the asset's smallest unit, as text): what a tab with a node starts with, and is topped up
            by once less is free; optional redeem_times: how many times its gas a voucher is worth redeeming
 [limits]   optional concurrent, settled_blocks: how many blocks follow the one that an order names (4)
-[waits]    optional token, prefill, check (seconds); absent: how long a check waits for a verifier that is away
+[waits]    optional token, slow, prefill, check (seconds); absent: how long a check waits for a verifier that is away
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  committee: to be reached through the overlay, on the port of [listen]; with address (host, port) on another
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
@@ -103,6 +103,7 @@ class _SchedulerLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
 
 class _SchedulerWaitsTable(Section, frozen=True, forbid_unknown_fields=True):
     token: Seconds = 10.0
+    slow: Seconds = 50.0
     prefill: Seconds = 60.0
     check: Seconds = 120.0
     absent: Seconds = 20.0
@@ -206,7 +207,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         deposits=_deposits(file.tabs),
         redeem_times=file.tabs.redeem_times,
         concurrent=file.limits.concurrent,
-        waits=Waits(GenerationPatience(waits.token, waits.prefill), waits.check, waits.absent),
+        waits=Waits(GenerationPatience(waits.token, waits.prefill, waits.slow), waits.check, waits.absent),
         overlay=entry_of(file.overlay, file.listen.endpoint, ConfigurationInvalid),
         tunnels=None if file.tunnels is None else lent_ports(file.tunnels, file.listen),
         log_seconds=file.log.seconds,

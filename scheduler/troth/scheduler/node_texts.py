@@ -3,14 +3,16 @@
 A text is asked for again as soon as its last part was taken, so that nothing piles up here, and the node runs ahead of
 nobody by more than it lends. A text that begins takes its place in a new question, which ends the wait of the one
 before. Each text has its own patience, and its own refusal: one that is silent or breaks off holds up no other. A node
-that is overloaded is asked again. Where the connection breaks and stands again at once, texts go on where they were; a
-node that was started anew has lost them, and says so of each.
+that answers and has nothing of a text is slow, and has longer than a silent one; an overloaded one is asked again.
+Where the connection breaks and stands again at once, texts go on where they were; a node that was started anew has lost
+them, and says so of each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,9 +60,12 @@ class NodeTexts:
         self._questions: set[asyncio.Task[int]] = set()
         self._several = False
         self._broken = False
+        self._heard = float("-inf")
+        """When the node last answered a question, if only that it has nothing."""
 
-    async def next(self, wanted: WantedText, timeout: float) -> WrittenPart:
-        """What the node has of a text from ``wanted.start`` on.
+    async def next(self, wanted: WantedText, timeout: float, slow: float = 0.0) -> WrittenPart:
+        """What the node has of a text from ``wanted.start`` on; ``timeout`` seconds after its last answer it counts as
+        silent, and ``slow`` seconds are enough for one that answers.
 
         Raises RemoteFailure (the node's own words), ChannelTimeout, ChannelUnavailable, WireError.
         """
@@ -70,13 +75,24 @@ class NodeTexts:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask_on(), name="texts of a node")
         try:
-            async with asyncio.timeout(timeout):
-                return await waiting.answer
-        except TimeoutError as error:
-            raise ChannelTimeout(f"The node wrote nothing within {timeout:g} s") from error
+            return await self._awaited(waiting.answer, timeout, max(timeout, slow))
         finally:
             if self._waiting.get(wanted.order) is waiting:
                 del self._waiting[wanted.order]
+
+    async def _awaited(self, answer: asyncio.Future[WrittenPart], timeout: float, slow: float) -> WrittenPart:
+        began = time.monotonic()
+        while True:
+            until = min(max(began, self._heard) + timeout, began + slow)
+            done, _ = await asyncio.wait([answer], timeout=max(until - time.monotonic(), 0.0))
+            if done:
+                return answer.result()
+            now = time.monotonic()
+            if now >= max(began, self._heard) + timeout:
+                raise ChannelTimeout(f"The node wrote nothing within {timeout:g} s")
+            if now >= began + slow:
+                what = "The node answers, and has too much to do: it wrote nothing of this text"
+                raise ChannelTimeout(f"{what} within {slow:g} s")
 
     @property
     def idle(self) -> bool:
@@ -123,6 +139,7 @@ class NodeTexts:
         except ChannelTimeout:
             log.info("a node has left a question about %d texts unanswered", len(wanted))
         except RemoteFailure as error:
+            self._heard = time.monotonic()
             if error.remote_code != Overloaded.code:
                 self._fail(wanted, error)
         except ChannelUnavailable as error:
@@ -130,6 +147,7 @@ class NodeTexts:
         except (OverlayError, ProtocolError) as error:
             self._fail(wanted, error)
         else:
+            self._heard = time.monotonic()
             self._broken, self._several = False, len(parts) > 1 or len(wanted) > 1
             for part in parts:
                 self._tell(channel.endpoint, part)

@@ -13,7 +13,15 @@ Finish = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class GenerationPatience:
-    """Seconds until a silent inferencer counts as dead: for one token, and for one message of a prefill."""
+    """Seconds until an inferencer counts as dead.
+
+    Args:
+        token: without any sign of life, where a token is awaited.
+        prefill: for one message of a prefill.
+        slow: for one token of a node that answers meanwhile: its machine has much to do. Clients wait longer for a
+            line.
+    """
 
     token: float = 10.0
     prefill: float = 60.0
+    slow: float = 50.0

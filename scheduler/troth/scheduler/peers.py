@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
@@ -52,6 +53,7 @@ class _KnownNode:
     contact: NodeContact
     channel: Channel
     latency: float | None = None
+    running: int = 0
     failed_at: float = float("-inf")
 
 
@@ -166,12 +168,26 @@ class Peers:
         known = self._known.get(node)
         return known is not None and self._monotonic() - known.failed_at < REMEMBERED_FAILURE
 
-    def preference(self, node: Address) -> tuple[bool, bool, float]:
-        """Sort key: who did not fail lately, then who is connected, then who was fast; the untried count as fast."""
+    @contextmanager
+    def at_work(self, nodes: Iterable[Address]) -> Iterator[None]:
+        """While these nodes serve one more order."""
+        serving = [known for node in nodes if (known := self._known.get(node)) is not None]
+        for known in serving:
+            known.running += 1
+        try:
+            yield
+        finally:
+            for known in serving:
+                known.running -= 1
+
+    def preference(self, node: Address) -> tuple[bool, bool, float, int]:
+        """Sort key: who did not fail lately, then who is connected, then who was fast for as much as it does now, then
+        who does less; the untried count as fast."""
         known = self._known.get(node)
         if known is None:
-            return (False, True, 0.0)
-        return (self.failed_lately(node), not known.channel.connected, known.latency or 0.0)
+            return (False, True, 0.0, 0)
+        expected = (known.latency or 0.0) * (1 + known.running)
+        return (self.failed_lately(node), not known.channel.connected, expected, known.running)
 
     def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:
         """Count who was drawn to infer, and who of them was chosen."""

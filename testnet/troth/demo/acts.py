@@ -178,13 +178,23 @@ async def court(stage: DemoStage) -> None:
     opened = [f"{type(one).__name__} {one}" for record in state.cases.values() for one in record.events[:1]]
     demand(len(opened) == 1, "there is one case", opened)
     (record,) = state.cases.values()
-    demand(record.outcome is Outcome.CONVICTED, "the court convicts the cheat", record.outcome)
+    require_convicted(record.outcome)
     left = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
     before = int(network.execution["class"]["seat_units"]) * FAVOURED_SEATS
     taken = before - left
     demand(taken >= int(network.execution["class"]["penalty_units"]), "the penalty is taken", taken)
     lost = {"taken": COIN.show(taken), "node": network.favoured, "stake": COIN.show(before)}
     display.good(Moment.CONVICTED.said(**lost))
+
+
+def require_convicted(outcome: Outcome | None) -> None:
+    """Raise ActFailed unless the court convicts: where nodes were too slow for windows of seconds, nobody did wrong."""
+    if outcome is Outcome.UNDECIDED:
+        what = "The court came to no decision: twice, too few nodes computed the answer again in time"
+        remedy = "This machine is slow, or has much else to do, and the demo's windows are seconds: run it again later."
+        raise ActFailed(what, outcome.name.lower(), remedy)
+    found = "none" if outcome is None else outcome.name.lower().replace("_", " ")
+    demand(outcome is Outcome.CONVICTED, "the court convicts the cheat", found)
 
 
 def refunded(stage: DemoStage, order: str) -> None:

@@ -101,7 +101,7 @@ def require_version(path: Path, found: int, known: int, refuse: Refuse) -> None:
 def require_https(endpoint: str, refuse: Refuse) -> None:
     """Refuse an endpoint that is not as the registry takes it."""
     if not endpoint.startswith("https://"):
-        raise refuse("listen.endpoint starts with https://", endpoint, "Correct it.")
+        raise refuse("listen.endpoint starts with https://", endpoint, "Write it as registered: https://name:port.")
 
 
 def address_of(key: str, text: str, refuse: Refuse) -> Address:

@@ -33,6 +33,7 @@ from troth.client.gateway.errors import (
     NotReady,
 )
 from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.line import WaitingLine
 from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.refusals import answer_of, nothing_here, unknown_error
@@ -63,6 +64,7 @@ class Front(ABC):
     delivered: list[Completion] = field(default_factory=list)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     stored: StoredResponses = field(default_factory=StoredResponses)
+    line: WaitingLine = field(default_factory=WaitingLine)
 
     def reasons(self) -> list[str]:
         """Why it is not ready."""
@@ -220,8 +222,11 @@ def _add_responses(app: FastAPI, gateway: Front) -> None:
 async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], GatewayRequest]) -> Response:
     path = request.url.path
     try:
-        completion = await _started(gateway, await read_body(request, gateway.body_seconds), read)
-        answer = await _delivery(gateway, request, completion)
+        body = await read_body(request, gateway.body_seconds)
+        completion = await gateway.line.started(
+            partial(_started, gateway, body, read), request.is_disconnected, lambda: gateway.stopping
+        )
+        answer = Response(status_code=499) if completion is None else await _delivery(gateway, request, completion)
     except GatewayRefusal as refusal:
         gateway.metrics.answers.labels(path, refusal.http_status).inc()
         raise

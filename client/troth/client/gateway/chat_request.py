@@ -70,6 +70,9 @@ def _refuse(fields: Fields) -> None:
     if fields.get("audio") is not None or fields.get("modalities") not in (None, ["text"]):
         name = "audio" if fields.get("audio") is not None else "modalities"
         raise Unsupported("Only text comes out", name, "Leave it out.", param=name)
+    if fields.get("web_search_options") is not None:
+        what, remedy = "The model cannot search the web", "Leave it out, or send a tool of yours that searches."
+        raise Unsupported(what, "", remedy, param="web_search_options")
 
 
 def _messages(fields: Fields) -> list[Message]:
@@ -79,7 +82,8 @@ def _messages(fields: Fields) -> list[Message]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
         shown = len(given) if isinstance(given, list) else kind_of(given)
         what = f"'messages' should be a list of 1 to {MOST_MESSAGES}"
-        raise InvalidParameter(what, shown, "Send at least one.", param="messages")
+        remedy = f"Send fewer: at most {MOST_MESSAGES}." if given and isinstance(given, list) else "Send at least one."
+        raise InvalidParameter(what, shown, remedy, param="messages")
     return [_message(Fields(one, f"messages[{number}]")) for number, one in enumerate(given)]
 
 
@@ -88,7 +92,7 @@ def _message(fields: Fields) -> Message:
     if role not in _ROLES:
         place = fields.param("role")
         what = "A message's role is developer, system, user, assistant or tool"
-        raise Unsupported(what, "", "Correct it.", param=place)
+        raise Unsupported(what, "", "Send one of these roles.", param=place)
     for name in ("function_call", "audio"):
         if fields.get(name):
             raise Unsupported(f"'{name}' cannot be shown to the model", "", "Leave it out.", param=fields.param(name))

@@ -17,7 +17,15 @@ from troth.client.choices import SamplingChoices
 from troth.client.gateway.choice import WholeChoice
 from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.questions import TabShapes
-from troth.client.gateway.request import Defaults, Fields, GatewayRequest, read_check, read_prompts, read_wait
+from troth.client.gateway.request import (
+    ONE_OF_THESE,
+    Defaults,
+    Fields,
+    GatewayRequest,
+    read_check,
+    read_prompts,
+    read_wait,
+)
 from troth.client.orders.terms import CheckedOffer
 from troth.protocol.market.last_row import row_tolerance
 
@@ -34,7 +42,7 @@ def read_embedding(body: object, defaults: Defaults) -> GatewayRequest:
     fields.refuse_unless("dimensions", [], "the model's states were not trained to be cut")
     form = fields.text("encoding_format", "float")
     if form not in FORMATS:
-        raise InvalidParameter("'encoding_format' is float or base64", "", "Correct it.", param="encoding_format")
+        raise InvalidParameter("'encoding_format' is float or base64", "", ONE_OF_THESE, param="encoding_format")
     inputs = read_prompts(fields.get("input"), "input", MOST_INPUTS)
     if "" in inputs:
         raise InvalidParameter("'input' should not be empty", "", "Leave empty texts out.", param="input")

@@ -37,6 +37,8 @@ from troth.client.orders.session import FAILURES
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.transport.errors import CircuitFailed
 
+NODE_FAILED = "node_failed"
+"""A scheduler's word for an order whose node failed."""
 FREE: dict[str, Any] = {"charged": False, "retry_free": True}
 
 
@@ -98,7 +100,7 @@ def _classified(error: Exception) -> tuple[str, int, str, bool | str]:
     if isinstance(error, OrderStalled):
         return "scheduler", 504, "scheduler_timeout", "unknown"
     if isinstance(error, OrderFailed):
-        return "scheduler", 503, "order_failed", False
+        return "node" if error.value == NODE_FAILED else "scheduler", 503, "order_failed", False
     if isinstance(error, ChainError):
         return "chain", 503, "chain_unavailable", False
     if isinstance(error, OverlayFailed | CircuitFailed):

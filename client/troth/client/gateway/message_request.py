@@ -9,9 +9,20 @@ from typing import Any
 
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.errors import InvalidParameter, Unsupported
-from troth.client.gateway.request import Defaults, Fields, GatewayRequest, kind_of, missing, read_text
+from troth.client.gateway.request import (
+    A_LIST,
+    Defaults,
+    Fields,
+    GatewayRequest,
+    kind_of,
+    missing,
+    read_stops,
+    read_text,
+)
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+_NAMES = {"response_format": "output_config"}
+"""Fields of a chat by their names in a message."""
 _KEPT = ("model", "temperature", "top_p", "top_k", "min_p", "stream", "troth")
 
 
@@ -20,19 +31,50 @@ def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     fields = Fields(body)
     if fields.inner("thinking").get("type") not in (None, "disabled"):
         raise Unsupported("'thinking' is not supported", "", "Leave it out.", param="thinking")
+    fields.refuse_unless("mcp_servers", [[]], "your program calls the tools")
     if fields.get("max_tokens") is None:
         raise missing("max_tokens")
     chat = {name: fields.get(name) for name in _KEPT} | {
         "max_tokens": fields.get("max_tokens"),
-        "stop": fields.get("stop_sequences"),
+        "stop": list(read_stops(fields, "stop_sequences")),
         "messages": [*_system(fields), *_messages(fields)],
+        "response_format": _form(fields),
     }
-    return replace(read_chat(chat | _tools(fields), defaults), kind="message")
+    try:
+        return replace(read_chat(chat | _tools(fields), defaults), kind="message")
+    except InvalidParameter as error:
+        error.param = _own_name(error.param)
+        raise
 
 
 def read_counted(body: object, defaults: Defaults) -> GatewayRequest:
     """POST /v1/messages/count_tokens: the same without a length. Raises as ``read_message`` does."""
     return read_message(body | {"max_tokens": 1} if isinstance(body, dict) else body, defaults)
+
+
+def _own_name(param: str | None) -> str | None:
+    """A chat's field by its name in a message."""
+    if param is None:
+        return None
+    own = _NAMES.get(param, param)
+    return own.replace(".function.parameters", ".input_schema").replace(".function.", ".")
+
+
+def _form(fields: Fields) -> dict[str, Any] | None:
+    """`output_config.format`, or `output_format` as it was called before, as a chat's `response_format`."""
+    config = fields.inner("output_config")
+    given = config.inner("format") if config.get("format") is not None else fields.inner("output_format")
+    kind = given.get("type")
+    if kind is None:
+        return None
+    if kind != "json_schema":
+        raise Unsupported(
+            "The form of an answer is a json_schema",
+            "",
+            'Send {"type": "json_schema", "schema": …}.',
+            param="output_config",
+        )
+    return {"type": kind, "json_schema": {"schema": given.get("schema")}}
 
 
 def _system(fields: Fields) -> Iterator[dict[str, Any]]:
@@ -46,19 +88,22 @@ def _messages(fields: Fields) -> Iterator[dict[str, Any]]:
     if given is None:
         raise missing("messages")
     if not isinstance(given, list):
-        raise InvalidParameter("'messages' should be a list", kind_of(given), "Correct it.", param="messages")
+        remedy = 'Send [{"role": "user", "content": "…"}].'
+        raise InvalidParameter("'messages' should be a list", kind_of(given), remedy, param="messages")
     for number, one in enumerate(given):
         inner = Fields(one, f"messages[{number}]")
         role, place = inner.text("role"), inner.param("content")
         if role not in {"user", "assistant"}:
-            raise Unsupported("A message's role is user or assistant", "", "Correct it.", param=inner.param("role"))
+            remedy = "What the model is told beforehand goes into 'system'."
+            raise Unsupported("A message's role is user or assistant", "", remedy, param=inner.param("role"))
         content = inner.get("content")
         if isinstance(content, str):
             yield {"role": role, "content": content}
         elif isinstance(content, list):
             yield from _blocks(role, [Fields(part, f"{place}[{index}]") for index, part in enumerate(content)])
         else:
-            raise InvalidParameter("Content is text or a list", kind_of(content), "Correct it.", param=place)
+            remedy = "Send a text, or a list of blocks."
+            raise InvalidParameter("Content is text or a list", kind_of(content), remedy, param=place)
 
 
 def _blocks(role: str, blocks: list[Fields]) -> Iterator[dict[str, Any]]:
@@ -86,7 +131,8 @@ def _blocks(role: str, blocks: list[Fields]) -> Iterator[dict[str, Any]]:
 
 def _texts(value: Any, place: str) -> str:
     if not isinstance(value, list):
-        raise InvalidParameter("This is text, or a list of parts", kind_of(value), "Correct it.", param=place)
+        remedy = 'Send a text, or [{"type": "text", "text": "…"}].'
+        raise InvalidParameter("This is text, or a list of parts", kind_of(value), remedy, param=place)
     found = []
     for number, one in enumerate(value):
         part = Fields(one, f"{place}[{number}]")
@@ -99,7 +145,7 @@ def _texts(value: Any, place: str) -> str:
 def _tools(fields: Fields) -> dict[str, Any]:
     given = fields.get("tools") or []
     if not isinstance(given, list):
-        raise InvalidParameter("'tools' should be a list", kind_of(given), "Correct it.", param="tools")
+        raise InvalidParameter("'tools' should be a list", kind_of(given), A_LIST, param="tools")
     tools = []
     for number, one in enumerate(given):
         tool = Fields(one, f"tools[{number}]")
@@ -112,10 +158,11 @@ def _tools(fields: Fields) -> dict[str, Any]:
     choice = fields.inner("tool_choice")
     kind = choice.text("type", "auto")
     if kind not in _CHOICES and kind != "tool":
-        raise InvalidParameter("'tool_choice' is auto, any, tool or none", "", "Correct it.", param="tool_choice")
+        remedy = 'Send {"type": "auto"}, or another of these.'
+        raise InvalidParameter("'tool_choice' is of type auto, any, tool or none", "", remedy, param="tool_choice")
     named = {"type": "function", "function": {"name": choice.text("name", "")}}
     return {
         "tools": tools,
-        "tool_choice": (named if kind == "tool" else _CHOICES[kind]) if tools else None,
+        "tool_choice": named if kind == "tool" else _CHOICES[kind],
         "parallel_tool_calls": not choice.flag("disable_parallel_tool_use"),
     }

@@ -25,6 +25,8 @@ MOST_CHOICES = 8
 MOST_STOPS = 4
 LONGEST_STOP = 256
 MOST_ALTERNATIVES = 20
+ONE_OF_THESE = "Send one of these, or leave it out."
+A_LIST = "Send a list, or leave it out."
 
 
 class Fields:
@@ -232,7 +234,7 @@ def read_format(fields: Fields) -> Grammar | None:
         return Grammar(ANY_OBJECT)
     if kind != "json_schema":
         what = "'response_format' is text, json_object or json_schema"
-        raise Unsupported(what, "", "Correct it.", param="response_format")
+        raise Unsupported(what, "", 'Send {"type": "text"}, or another of these.', param="response_format")
     return read_schema(given.inner("json_schema"), "response_format")
 
 
@@ -257,19 +259,18 @@ def read_length(fields: Fields, names: Sequence[str], default: int) -> int:
     return default
 
 
-def read_stops(fields: Fields) -> tuple[str, ...]:
+def read_stops(fields: Fields, name: str = "stop") -> tuple[str, ...]:
     """A text, or a list of up to four."""
-    value = fields.get("stop")
+    value = fields.get(name)
     given = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(given, list) or len(given) > MOST_STOPS:
         shown = len(given) if isinstance(given, list) else "neither"
-        raise InvalidParameter(
-            f"'stop' should be text or at most {MOST_STOPS} texts", shown, "Correct it.", param="stop"
-        )
-    stops = [read_text(one, "stop") for one in given]
+        what, remedy = f"'{name}' should be text or at most {MOST_STOPS} texts", f"Send at most {MOST_STOPS} texts."
+        raise InvalidParameter(what, shown, remedy, param=name)
+    stops = [read_text(one, name) for one in given]
     if not all(0 < len(one) <= LONGEST_STOP for one in stops):
-        wanted = f"A stop has 1 to {LONGEST_STOP} characters"
-        raise InvalidParameter(wanted, max(map(len, stops)), "Correct it.", param="stop")
+        wanted, remedy = f"A stop has 1 to {LONGEST_STOP} characters", "Leave empty texts out, and shorten longer ones."
+        raise InvalidParameter(wanted, max(map(len, stops)), remedy, param=name)
     return tuple(dict.fromkeys(stops))
 
 
@@ -278,7 +279,7 @@ def read_wait(fields: Fields, default: bool) -> bool:
     inner = fields.inner("troth")
     word = inner.text("wait", "verdict" if default else "answer")
     if word not in {"verdict", "answer"}:
-        raise Unsupported("'troth.wait' should be verdict or answer", "", "Correct it.", param="troth.wait")
+        raise Unsupported("'troth.wait' should be verdict or answer", "", ONE_OF_THESE, param="troth.wait")
     return word == "verdict"
 
 
@@ -288,9 +289,9 @@ def read_check(fields: Fields) -> str:
     try:
         CheckWish.read(word)
     except ConfigurationError as error:
-        raise Unsupported(
-            "'troth.check' should be a share, always, self or court", "", "Correct it.", param="troth.check"
-        ) from error
+        what = "'troth.check' should be a share, always, self or court"
+        remedy = 'Send "5%", "always", "self" or "court", or leave it out.'
+        raise Unsupported(what, "", remedy, param="troth.check") from error
     return word
 
 
@@ -300,7 +301,8 @@ def read_prompts(value: Any, param: str, most: int) -> tuple[Prompt, ...]:
         return (read_text(value, param),)
     if not isinstance(value, list) or not value:
         what = f"'{param}' should be text, tokens, or a list of one of them"
-        raise InvalidParameter(what, kind_of(value), "Correct it.", param=param)
+        shown = "an empty list" if isinstance(value, list) else kind_of(value)
+        raise InvalidParameter(what, shown, "Send a text.", param=param)
     if all(type(one) is int for one in value):
         return (_tokens(value, param),)
     if len(value) > most:
@@ -317,5 +319,6 @@ def _prompt(value: Any, place: str) -> Prompt:
 def _tokens(value: list[Any], place: str) -> tuple[int, ...]:
     whole = all(type(one) is int and 0 <= one <= LARGEST_TOKEN for one in value)
     if not whole or not 0 < len(value) <= TOKENS_LIMIT:
-        raise InvalidParameter(f"Tokens are 1 to {TOKENS_LIMIT} whole numbers", len(value), "Correct it.", param=place)
+        what, remedy = f"Tokens are 1 to {TOKENS_LIMIT} whole numbers", "Send ids of the model's tokens."
+        raise InvalidParameter(what, len(value), remedy, param=place)
     return tuple(value)

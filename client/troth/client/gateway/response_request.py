@@ -14,7 +14,7 @@ from typing import Any
 
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.errors import InvalidParameter, NotFound, Unsupported
-from troth.client.gateway.request import Defaults, Fields, GatewayRequest, kind_of
+from troth.client.gateway.request import A_LIST, Defaults, Fields, GatewayRequest, kind_of
 
 MOST_KEPT = 256
 """Responses that are kept."""
@@ -32,6 +32,13 @@ _TOLD: dict[str, Any] = {
 """Fields that a response repeats, and what they are where they are left out."""
 _NAMES = {"response_format": "text.format", "messages": "input", "max_tokens": "max_output_tokens"}
 """Fields of a chat by their names in a response."""
+_REFUSED = {
+    "background": "this gateway answers at once",
+    "conversation": "no conversations are kept; previous_response_id goes on from a response",
+    "prompt": "there are no stored prompts; send its text as instructions or input",
+    "max_tool_calls": "your program calls the tools, and can stop by itself",
+}
+"""Fields of the Responses API that nothing here does, and why."""
 _TEXTS = {"input_text", "output_text", "text"}
 
 
@@ -75,8 +82,8 @@ class StoredResponses:
 def read_response(body: object, defaults: Defaults, stored: StoredResponses) -> GatewayRequest:
     """What is wanted. Raises InvalidParameter, Unsupported or NotFound, naming the field."""
     fields = Fields(body)
-    for name in ("background", "conversation", "prompt", "max_tool_calls"):
-        fields.refuse_unless(name, [False], "this gateway answers at once")
+    for name, why in _REFUSED.items():
+        fields.refuse_unless(name, [False], why)
     before = fields.get("previous_response_id")
     messages = list(stored.conversation(fields.text("previous_response_id"))) if before is not None else []
     messages += _messages(fields)
@@ -105,7 +112,10 @@ def _messages(fields: Fields) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": given}
         return
     if not isinstance(given, list) or not given:
-        raise InvalidParameter("'input' should be text or a list", kind_of(given), "Correct it.", param="input")
+        shown = "an empty list" if isinstance(given, list) else kind_of(given)
+        raise InvalidParameter(
+            "'input' should be text or a list of items", shown, "Send a text, or items.", param="input"
+        )
     calls: list[dict[str, Any]] = []
     for number, one in enumerate(given):
         item = Fields(one, f"input[{number}]")
@@ -153,7 +163,7 @@ def _format(given: Fields) -> dict[str, Any] | None:
 def _tools(fields: Fields) -> list[dict[str, Any]]:
     given = fields.get("tools") or []
     if not isinstance(given, list):
-        raise InvalidParameter("'tools' should be a list", kind_of(given), "Correct it.", param="tools")
+        raise InvalidParameter("'tools' should be a list", kind_of(given), A_LIST, param="tools")
     found = []
     for number, one in enumerate(given):
         tool = Fields(one, f"tools[{number}]")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.client.gateway.errors import InvalidParameter, Unsupported
-from troth.client.gateway.request import Fields, ToolWish, kind_of, read_text
+from troth.client.gateway.request import A_LIST, ONE_OF_THESE, Fields, ToolWish, kind_of, read_text
 from troth.client.template import Message
 from troth.protocol.grammar import ITEMS_LIMIT, Grammar
 
@@ -59,7 +59,8 @@ def read_tools(fields: Fields) -> ToolWish:
     given = fields.get("tools") or []
     if not isinstance(given, list) or len(given) > MOST_TOOLS:
         shown = len(given) if isinstance(given, list) else kind_of(given)
-        raise InvalidParameter(f"'tools' should be a list of at most {MOST_TOOLS}", shown, "Correct it.", param="tools")
+        remedy = f"Send fewer: at most {MOST_TOOLS}." if isinstance(given, list) else A_LIST
+        raise InvalidParameter(f"'tools' should be a list of at most {MOST_TOOLS}", shown, remedy, param="tools")
     tools = tuple(_tool(Fields(one, f"tools[{number}]")) for number, one in enumerate(given))
     names = [one["function"]["name"] for one in tools]
     if len(set(names)) < len(names):
@@ -97,7 +98,7 @@ def _choice(value: Any, names: Sequence[str]) -> str:
         return "=" + named
     if value not in {"auto", "none", "required"}:
         what = "'tool_choice' should be auto, none, required, or name a function"
-        raise InvalidParameter(what, "", "Correct it.", param="tool_choice")
+        raise InvalidParameter(what, "", ONE_OF_THESE, param="tool_choice")
     if value == "required" and not names:
         raise InvalidParameter("'tool_choice' requires a tool", 0, "Send 'tools'.", param="tool_choice")
     return str(value) if names else "none"
@@ -111,9 +112,9 @@ def read_calls(fields: Fields) -> list[dict[str, Any]]:
     given = fields.get("tool_calls")
     if not isinstance(given, list) or not 0 < len(given) <= MOST_TOOLS:
         place = fields.param("tool_calls")
-        raise InvalidParameter(
-            f"This should be a list of 1 to {MOST_TOOLS}", kind_of(given), "Correct it.", param=place
-        )
+        shown = len(given) if isinstance(given, list) else kind_of(given)
+        what, remedy = f"This should be a list of 1 to {MOST_TOOLS}", "Send the calls that the model made."
+        raise InvalidParameter(what, shown, remedy, param=place)
     return [_call(Fields(one, f"{fields.param('tool_calls')}[{number}]")) for number, one in enumerate(given)]
 
 
@@ -125,7 +126,8 @@ def _call(fields: Fields) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("Arguments are JSON as text", "", "Send what the model wrote.", param=place) from error
     if not isinstance(arguments, dict):
-        raise InvalidParameter("Arguments are a JSON object", kind_of(arguments), "Correct it.", param=place)
+        remedy = 'Send what the model wrote, or "{}".'
+        raise InvalidParameter("Arguments are a JSON object as text", kind_of(arguments), remedy, param=place)
     function = {"name": inner.text("name"), "arguments": arguments}
     return {"id": fields.text("id", ""), "type": "function", "function": function}
 

@@ -111,9 +111,9 @@ def shared_place(endpoint: str, refuse: Refuse) -> tuple[str, int]:
         found = urlsplit(endpoint)
         host, port = found.hostname or "", found.port or HTTPS_PORT
     except ValueError as error:
-        raise refuse("listen.endpoint is https://name:port", endpoint, "Correct it.") from error
+        raise refuse("listen.endpoint is https://name:port", endpoint, "Write it as registered.") from error
     if not host:
-        raise refuse("listen.endpoint is https://name:port", endpoint, "Correct it.")
+        raise refuse("listen.endpoint is https://name:port", endpoint, "Write it as registered.")
     return host, port
 
 
@@ -128,7 +128,8 @@ def _confidential(section: ConfidentialSection | None, refuse: Refuse) -> Confid
     if section is None:
         return None
     if section.collateral and not section.collateral.startswith("https://"):
-        raise refuse("overlay.confidential.collateral starts with https://", section.collateral, "Correct it.")
+        what = "overlay.confidential.collateral starts with https://"
+        raise refuse(what, section.collateral, "Write its whole address.")
     try:
         trusted = frozenset(parse_measurement(text) for text in section.trusted)
     except EvidenceMalformed as error:

@@ -6,6 +6,7 @@ while the next node computes. Whoever forwards a bad row has lost a few millisec
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
+from troth.transport.channel import Channel
 from troth.transport.errors import OverlayError
 from troth.transport.event_loop import beside
 
@@ -57,6 +59,7 @@ class Hop:
         *,
         emit: bool,
         timeout: float,
+        slow: float,
     ) -> tuple[Rows, Frame]:
         """Ask for ``count`` positions from ``start``; raises NodeFailed, whatever the reason."""
         papers, request = (
@@ -75,7 +78,7 @@ class Hop:
             request_size=len(request),
             logprobs=self._alternatives() if emit else msgspec.UNSET,
         )
-        frame = await self._ask(header, b"".join((papers, request, payload)) if papers else payload, timeout)
+        frame = await self._ask(header, b"".join((papers, request, payload)) if papers else payload, timeout, slow)
         if count == 1 and self._introduced:
             self._decoded += 1
             mean = self.decoding or 0.0
@@ -88,13 +91,13 @@ class Hop:
         self._introduced = True
         return rows, frame
 
-    async def proceed(self, start: int, timeout: float) -> WrittenPart:
-        """What the only segment computed alone from ``start`` on; raises NodeFailed."""
+    async def proceed(self, start: int, timeout: float, slow: float) -> WrittenPart:
+        """What the only segment computed alone from ``start`` on; raises NodeFailed. See ``GenerationPatience``."""
         before = time.perf_counter()
         alternatives = None if self._session.alternatives == NO_LOGPROBS else self._session.alternatives
         wanted = WantedText(self._session.order_id, start, alternatives)
         try:
-            part = await self._context.peers.texts(self.node).next(wanted, timeout)
+            part = await self._context.peers.texts(self.node).next(wanted, timeout, slow)
         except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
         if part.row_bytes != self._session.offer.sent_bytes:
@@ -175,15 +178,32 @@ class Hop:
         asked = self._session.alternatives
         return msgspec.UNSET if asked == NO_LOGPROBS else asked
 
-    async def _ask(self, header: Advance | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
+    async def _ask(
+        self, header: Advance | Conclude, payload: bytes | memoryview, timeout: float, slow: float = 0.0
+    ) -> Frame:
         try:
             channel = self._context.peers.channel(self.node)
             # The admission names this node, and there can be no second one: so a connection that is about to be tried
             # again is awaited, as long as an answer would be.
             await channel.open(wait=timeout)
             before = time.perf_counter()
-            frame = await channel.request(header, payload, timeout)
+            frame = await _answer(channel, header, payload, timeout, slow)
         except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
         self.latency = time.perf_counter() - before
         return frame
+
+
+async def _answer(
+    channel: Channel, header: Advance | Conclude, payload: bytes | memoryview, timeout: float, slow: float
+) -> Frame:
+    """The node's answer within ``timeout`` seconds, or within ``slow`` where it gives signs of life meanwhile."""
+    if slow <= timeout:
+        return await channel.request(header, payload, timeout)
+    asking = asyncio.ensure_future(channel.request(header, payload, slow))
+    try:
+        while not (await asyncio.wait([asking], timeout=timeout))[0]:
+            await channel.round_trip(timeout)
+        return asking.result()
+    finally:
+        asking.cancel()

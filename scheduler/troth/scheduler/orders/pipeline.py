@@ -95,7 +95,7 @@ class PipelineRun:
         assert rows.token is not None  # as above
         last = rows.token
         while finished is None:
-            part = await self._checking_meanwhile(hop.proceed(start, self._patience.token))
+            part = await self._checking_meanwhile(hop.proceed(start, self._patience.token, self._patience.slow))
             chosen = part.tokens
             logprobs = part.logprobs or [UNSET] * len(chosen)
             self._unchecked = _UncheckedAnswer(
@@ -112,7 +112,8 @@ class PipelineRun:
         upstream: RowSignature | VeiledRow | None = None
         for hop in self._hops:
             emits = emit and hop is self._hops[-1]
-            asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout)
+            slow = self._patience.slow
+            asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout, slow=slow)
             rows, frame = await self._checking_meanwhile(asking)
             chosen = () if rows.token is None else (rows.token,)
             self._unchecked = _UncheckedAnswer(

@@ -59,7 +59,8 @@ class OrderRun:
         """Everything after the admission was journalled."""
         self.lines.send("admitted", **shown_admitted(self._session.history))
         try:
-            await self._serve()
+            with self._context.peers.at_work(self.nodes):
+                await self._serve()
         except OrderAborted as error:
             await self._fail(error)
         finally:
@@ -101,7 +102,9 @@ class OrderRun:
         log.warning("the order failed: %s", error)
         if isinstance(error, NodeFailed):
             self._context.peers.note_failure(self._session.nodes[segment])
-        failed = await fail(self._context, self._session.history, error.code, error.what, segment, shown=self._shown)
+        # With the cause: whoever ordered cannot tell a node that is gone from one that has too much to do.
+        told = f"{error.what}: {error.value}" if isinstance(error, NodeFailed) else error.what
+        failed = await fail(self._context, self._session.history, error.code, told, segment, shown=self._shown)
         self.lines.send("failed", **shown_failed(failed))
         await self._pay_earlier(segment)
 
