@@ -198,10 +198,7 @@ async def undrawn(trial: Trial) -> None:
 
 async def stop_programs(trial: Trial) -> None:
     """Nothing of the client goes on in the background any more: its machine is off."""
-    task = trial.client.running.keeper._task
-    assert task is not None
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await trial.client.running.keeper.stop()
 
 
 @contextmanager

@@ -216,9 +216,15 @@ def test_a_restored_payer_goes_on_from_its_newest_word() -> None:
     old, newest = PayerBook(TAB), play.payer
     with pytest.raises(InvalidVoucher, match="goes backwards"):
         tabs.accept(play.payee, tabs.order_next(old, 10, OPEN)[0].voucher)
-    with pytest.raises(InvalidVoucher, match="not shown"):
-        tabs.resume(newest.voucher, ())
     assert newest.bounds == {3: 10, 4: 10}
+    # Its payee took none of them, or hides them and gains nothing: the next word pays all that it shows.
+    resumed = tabs.resume(newest.voucher, ())
+    assert (resumed.bounds, resumed.sequence, resumed.spent) == ({}, 4, newest.spent)
+    again, number = tabs.order_next(resumed, 10, OPEN)
+    payee = tabs.admit(tabs.accept(PayeeBook(newest.voucher), again.voucher), number, 10, OPEN)
+    tabs.accept(tabs.served(payee, number, 7), tabs.acknowledge(again, number, 7).voucher)
+    with pytest.raises(InvalidVoucher, match="more than the voucher authorises"):
+        tabs.accept(play.payee, again.voucher)
 
 
 def test_what_the_tab_does_not_cover_is_not_ordered_and_not_admitted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from troth.node.earning.books import NodeBooks
 from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMetrics
+from troth.node.orders.beginning import with_first_block
 from troth.node.orders.context import LendingLimits, NodeContext, Stores
 from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
@@ -105,6 +107,18 @@ class Node:
         self.context.stores.close()
         self.context.scribe.shutdown()
         self.started = self.start()
+        await self.service.start()
+
+    async def lose(self, *, aware: bool = True) -> None:
+        """Its disk is gone: a start with the same key over an empty folder."""
+        self.context.stores.close()
+        self.context.scribe.shutdown()
+        shutil.rmtree(self.folder)
+        self.started = self.start()
+        if aware:
+            engine, context, _ = self.started
+            context = await with_first_block(context)
+            self.started = engine, context, OrderService(context, NodeMetrics())
         await self.service.start()
 
     async def ask(self, header: Any, payload: bytes = b"", sender: Address = SCHEDULER) -> Any:

@@ -5,6 +5,7 @@ It checks windows, phases and states, not signatures or openings: those are the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -238,19 +239,28 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
 
 @dataclass
 class ScriptedParties:
-    """Parties that answer what an honest committee would; ``silent`` ones say nothing, ``lying`` ones nonsense."""
+    """Parties that answer what an honest committee would; ``silent`` ones say nothing, ``lying`` ones nonsense, and
+    ``endless`` ones take for ever."""
 
     scene: CaseScene
     court: ScriptedCourt
     silent: set[Address] = field(default_factory=set)
     lying: set[Address] = field(default_factory=set)
+    endless: set[Address] = field(default_factory=set)
+    asked: list[Address] = field(default_factory=list)
     furnished: list[Address] = field(default_factory=list)
 
     async def furnish(self, party: Address, case: Hash32, evidence: Any) -> bool:
         self.furnished.append(party)
         return True
 
+    async def _answers(self, party: Address) -> None:
+        self.asked.append(party)
+        if party in self.endless:
+            await asyncio.Event().wait()
+
     async def pledge(self, party: Address, case: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
+        await self._answers(party)
         if party in self.silent:
             return None
         hearing = messages.hearing_id(case, round_ + (1 if party in self.lying else 0))
@@ -266,12 +276,14 @@ class ScriptedParties:
         return self.scene.reveals[self.scene.drawn.reviewers.index(party)]
 
     async def show(self, party: Address, case: Hash32, round_: int) -> Reveal | None:
+        await self._answers(party)
         if party in self.silent:
             return None
         shown = self.reveal_of(party)
         return replace(shown, score=7) if party in self.lying else shown
 
     async def show_node(self, node: Address, case: Hash32, round_: int) -> NodeReveal | None:
+        await self._answers(node)
         if node in self.silent:
             return None
         shown = self.scene.node_reveal

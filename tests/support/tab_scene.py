@@ -193,6 +193,10 @@ class TabScene:
     client_tab = CLIENT_TAB
     model = descriptor()
 
+    settled = 0
+    """Blocks that follow the one that an order names."""
+    first = 0
+    """The oldest of them that is taken."""
     reputations: Mapping[Address, float] = MappingProxyType({})
     """What a committee says of nodes; nothing of those that are not in it."""
 
@@ -249,6 +253,8 @@ class TabScene:
             waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),
             factory=FACTORY,
             clock=lambda: float(self.now),
+            settled=self.settled,
+            first=self.first,
             reputation=lambda node: self.reputations.get(node, UNRATED),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)

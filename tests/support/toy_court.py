@@ -20,7 +20,8 @@ from troth.chain.errors import ChainUnavailable
 from troth.chain.headers import RawHeader
 from troth.client.orders.court import Court, note
 from troth.client.orders.journal import OrderJournal
-from troth.client.orders.keeping import Report, unheard
+from troth.client.orders.keeping import unheard
+from troth.client.orders.resuming import Report
 from troth.protocol import typed_data
 from troth.protocol.amounts import Asset
 from troth.protocol.hashing import keccak256

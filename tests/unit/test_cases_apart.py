@@ -12,6 +12,7 @@ from troth.cases.carrying import Carrier
 from troth.cases.defending import Defender
 from troth.cases.reviewing import Reviewer
 from troth.chain.errors import ChainUnavailable
+from troth.client.orders.court import Court
 from troth.node.court.disputing import Disputant
 from troth.protocol.market.proceedings import CasePhase
 from troth.protocol.types import ZERO_ADDRESS
@@ -48,6 +49,20 @@ async def test_a_driver_carries_the_others_on(error: Exception) -> None:
     carrier: Any = Carrier(NOTHING, NOTHING, journal)
     carrier.tick = tick
     await carrier._look_at_all()
+    assert failing.asked == [BROKEN, WHOLE]
+
+
+@UNFORESEEN
+async def test_a_client_carries_the_others_on(error: Exception) -> None:
+    failing = Failing(error)
+
+    async def tick(case_id: bytes) -> Any:
+        failing.part_of(case_id)
+        return SimpleNamespace(case_id=case_id, words="", over=False)
+
+    journal = SimpleNamespace(cases=lambda: (BROKEN, WHOLE), case=lambda _: None)
+    office: Any = SimpleNamespace(journal=journal, carrier=SimpleNamespace(tick=tick))
+    await Court(office, NOTHING, 0).look()
     assert failing.asked == [BROKEN, WHOLE]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from support.market_logs import address
 from support.market_scene import TAB
 from support.scripted_court import WINDOWS, ScriptedCourt, ScriptedParties
 
-from troth.cases import calls
+from troth.cases import calls, carrying
 from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.journal import CaseJournal
 from troth.cases.steps import CaseStep, Move, Submitted, next_step
@@ -131,6 +132,32 @@ async def test_a_silent_reviewer_is_waited_for_until_the_last_quarter(driver: Dr
     await driver.until(lambda: driver.court.case.phase is CasePhase.COMMITTED)
     assert driver.court.case.phase_block == drawn + WINDOWS.commit_window * 3 // 4 + 1
     assert driver.court.case.commitments[0] == bytes(32)
+
+
+async def test_a_reviewer_that_takes_for_ever_holds_up_no_step(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 201: a friend of the judged node's accepts evidence so slowly that the committee's window goes by."""
+    monkeypatch.setattr(carrying, "ASKING_SECONDS", 0.01)
+    driver.parties.endless = {REVIEWERS[0]}
+    async with asyncio.timeout(60):
+        assert await driver.carry() is Outcome.CONVICTED
+    assert driver.court.sent == ["draw", "commit", "decide"]
+    assert driver.court.case.commitments[0] == bytes(32)
+    assert driver.parties.asked.count(REVIEWERS[0]) == 1, "one request of its kind is enough"
+    assert not driver.carrier._asking
+
+
+async def test_a_node_that_takes_for_ever_is_left_once_nobody_needs_it(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "ASKING_SECONDS", 0.01)
+    driver.parties.endless = {NODE}
+    async with asyncio.timeout(60):
+        await driver.until(lambda: driver.court.case.phase is CasePhase.COMMITTED)
+        await driver.tick()
+        (asked,) = driver.carrier._asking.values()
+        await driver.carrier.close()
+    assert asked.cancelled()
+    assert not driver.carrier._asking
 
 
 async def test_words_that_do_not_hold_are_not_given_on(driver: Driver) -> None:

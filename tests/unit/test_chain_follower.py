@@ -223,3 +223,83 @@ def test_a_file_that_was_full_takes_blocks_again(tmp_path: Path) -> None:
     store.append(2, block_hash(2), [large])
     assert [one.data for one in store.logs()] == [large.data]
     store.close()
+
+
+class CrowdedChain(FakeChain):
+    """Each block has many logs. Blocks of ``branch`` 1 above ``fork`` are others than those of branch 0."""
+
+    logs_in_block = 50
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branch, self.fork = 0, 2
+
+    def _name(self, number: int) -> Hash32:
+        return block_hash(number + 1_000_000 * (self.branch if number > self.fork else 0))
+
+    async def block(self, number: int | None = None) -> Block:
+        wanted = self.head if number is None else number
+        return Block(wanted, self._name(wanted), self._name(wanted - 1), wanted)
+
+    async def logs_of_block(self, wanted: Hash32) -> list[EventLog]:
+        number = next(number for number in range(self.head + 1) if self._name(number) == wanted)
+        metas = (LogMeta(number, index, wanted, Hash32(bytes(32))) for index in range(self.logs_in_block))
+        return [EventLog(CONTRACT, (), b"", meta) for meta in metas]
+
+
+def counting(chain: Any, path: Path) -> Follower[int]:
+    """Its state is the count of logs."""
+    return Follower(chain, Folding(0, lambda _log, count: count + 1), path)
+
+
+async def turns_beside(work: Coroutine[Any, Any, Any]) -> int:
+    """How often another task had its turn until ``work`` was done."""
+    turns, task = 0, asyncio.ensure_future(work)
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await task
+    return turns
+
+
+async def test_however_many_logs_are_folded_everything_else_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a reorganisation takes the first block after a restart, and all is folded anew."""
+    monkeypatch.setattr("troth.chain.rounds.ROUND_SECONDS", -1.0)
+    chain: Any = CrowdedChain()
+    follower = counting(chain, tmp_path / "events.sqlite")
+    assert await turns_beside(follower.catch_up()) >= 4 * chain.logs_in_block
+    await follower.close()
+    follower = counting(chain, tmp_path / "events.sqlite")
+    assert (follower.block, follower.state) == (3, 4 * chain.logs_in_block)
+    chain.branch = 1
+    assert await turns_beside(follower.catch_up()) >= (3 + 1) * chain.logs_in_block
+    assert (follower.block, follower.state) == (3, 4 * chain.logs_in_block)
+    await follower.close()
+
+
+async def test_what_is_broken_off_between_two_logs_has_changed_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troth.chain.rounds.ROUND_SECONDS", -1.0)
+    chain: Any = CrowdedChain()
+    follower = counting(chain, tmp_path / "events.sqlite")
+    await follower.catch_up()
+    await follower.close()
+    for branch, turns in ((1, 60), (1, 175), (0, 30)):
+        follower = counting(chain, tmp_path / "events.sqlite")
+        chain.branch = branch
+        task = asyncio.ensure_future(follower.catch_up())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+        assert follower.state == chain.logs_in_block * (follower.block + 1)
+        assert len(follower.logs()) == follower.state
+        await follower.close()
+    follower = counting(chain, tmp_path / "events.sqlite")
+    await follower.catch_up()
+    assert (follower.block, follower.state) == (3, 4 * chain.logs_in_block)
+    await follower.close()

@@ -28,6 +28,10 @@ class Fails:
         self.given, self.times = given, 0
 
     async def __call__(self, *_arguments: object) -> Any:
+        return self.at_once()
+
+    def at_once(self) -> Any:
+        """The same where nothing is awaited."""
         self.times += 1
         if self.times == 1:
             raise KeyError("what nobody foresaw")
@@ -56,6 +60,34 @@ async def test_a_member_goes_on_reading_who_is_one(monkeypatch: pytest.MonkeyPat
     await goes_on(member_running.follow_membership(NOTHING, member, 0.01), fails)
 
 
+@pytest.mark.parametrize("broken", ["_acknowledge_claimed", "_look_after_orders", "_deliver", "_watch_claim"])
+async def test_a_client_objects_to_claims_whatever_another_tab_does(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails of one tab, a key that is gone say, keeps no claim of another from being objected to."""
+    looked: list[bytes] = []
+    silence: list[bool] = []
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        keeper = OrderKeeper(stage.session)
+        plain = getattr(keeper, broken)
+
+        def watch(record: Any) -> None:
+            looked.append(record.identifier)
+
+        def fails_on_the_first(record: Any) -> None:
+            if record.identifier == stage.tabs[0]:
+                raise KeyError("what nobody foresaw")
+            (watch if broken == "_watch_claim" else plain)(record)
+
+        monkeypatch.setattr(keeper, "_watch_claim", watch)
+        monkeypatch.setattr(keeper, "_end_silence", lambda: silence.append(True))
+        monkeypatch.setattr(keeper, broken, fails_on_the_first)
+        await keeper.once()
+        assert stage.tabs[1] in looked
+        assert (stage.tabs[0] in looked) is (broken != "_watch_claim")
+        assert silence == [True]
+
+
 async def test_a_client_objects_to_claims_whatever_an_order_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +100,7 @@ async def test_a_client_objects_to_claims_whatever_an_order_does(
         def broken(*_arguments: object) -> None:
             raise KeyError("what nobody foresaw")
 
-        async def watch(record: Any) -> None:
+        def watch(record: Any) -> None:
             looked.append(record.identifier)
 
         monkeypatch.setattr(stage.session.journal, "due", lambda *_: stage.session.journal.all())
@@ -78,7 +110,7 @@ async def test_a_client_objects_to_claims_whatever_an_order_does(
         assert looked == [stage.tab]
         monkeypatch.setattr(keeping, "INTERVAL", 0.01)
         fails = Fails()
-        monkeypatch.setattr(keeper, "once", fails)
+        monkeypatch.setattr(keeper, "_round", fails.at_once)
         await goes_on(keeper._run(), fails)
 
 

@@ -124,6 +124,32 @@ async def test_what_fails_of_one_summons_keeps_no_other_waiting_and_is_told(monk
     assert (sent, looking.responded) == ([WHOLE], 1)
 
 
+async def test_objections_to_a_claim_are_answered_together() -> None:
+    """The same for a claim on a scheduler's tab, on which it may ask for 32 numbers in one block (attack 202)."""
+    sent, block = list[Any](), asyncio.Event()
+
+    class Answering(EarningKeeper):
+        async def _answer(self, _record: Any, _under_way: Any, _filed: Any, number: int) -> Any:
+            return number
+
+        async def _send(self, call: Any) -> None:
+            sent.append(call)
+            if len(sent) == 32:
+                block.set()  # all of them are in one block
+            async with asyncio.timeout(5):
+                await block.wait()
+
+    async def write(_job: Any) -> None:
+        pass
+
+    claim: Any = SimpleNamespace(objections={one: SimpleNamespace(deadline=60 - one) for one in range(32)})
+    tools: Any = SimpleNamespace(write=write)
+    filed: Any = SimpleNamespace(objected=())
+    due: Any = SimpleNamespace(ledger=SimpleNamespace(block=1))
+    await Answering(tools)._defend(NOTHING, claim, filed, due)
+    assert sent == sorted(range(32), reverse=True)
+
+
 async def test_summons_that_are_passed_on_together_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window has 20 blocks: of thirty that are answered a block after the other ten would be silence."""
     names = [bytes([number]) * 32 for number in range(30)]

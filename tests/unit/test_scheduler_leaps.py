@@ -57,7 +57,7 @@ async def test_a_tab_whose_numbers_leap_is_recovered(scene: TabScene) -> None:
 async def test_all_that_is_owed_on_such_a_tab_is_in_one_claim(scene: TabScene) -> None:
     """Owed is the largest sum that was ever shown: what a claim leaves out, the next one does not add to it."""
     first, second = await leapt(scene)
-    (filed,) = filings(scene.context, 0, young=True)
+    (filed,) = await filings(scene.context, 0, young=True)
     worth = dict(scene.context.client_tabs.book(second.order.tab).worth)
     assert sorted(worth) == [first.order.sequence, second.order.sequence]
     assert min(worth.values()) > 0

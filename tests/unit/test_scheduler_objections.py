@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import with_pot
 from troth.protocol.market.types import Claim, ClaimState, PotKind
 from troth.protocol.types import Hash32
+from troth.scheduler.tabs import claiming
 from troth.scheduler.tabs.claiming import attend_nodes_claims
 
 
@@ -67,6 +70,35 @@ async def test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_betw
     assert asked == [1, 2, 3]
     assert scene.ledger.state.pot(PotKind.TAB, tab) == full + 15
     await scene.stop()
+
+
+async def test_objections_to_many_claims_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 202: a window of 60 blocks is over before 96 answers are sent, one a block."""
+    sent, block = list[tuple[int, int]](), asyncio.Event()
+
+    async def answer(_context: Any, tab: Any, _claim: Any, number: int) -> Any:
+        return SimpleNamespace(call=SimpleNamespace(function="answer"), place=(tab.payer, number))
+
+    async def execute(call: Any, _spends: int) -> int:
+        sent.append(call.place)
+        if len(sent) in {claiming.ANSWERED_TOGETHER, 96}:
+            block.set()  # all of them are in one block
+        async with asyncio.timeout(5):
+            await block.wait()
+        block.clear()
+        return 7
+
+    monkeypatch.setattr(claiming, "_answer", answer)
+    tabs = {}
+    for tab in range(3):
+        objections = {number: SimpleNamespace(deadline=60 - number) for number in range(32)}
+        claim = SimpleNamespace(objections=objections, state=SimpleNamespace(settles_at=0))
+        tabs[tab] = SimpleNamespace(tab=SimpleNamespace(payee="me", payer=tab), claim=claim)
+    ledger = SimpleNamespace(state=SimpleNamespace(tabs=tabs), block=1, execute=execute, contracts=None)
+    context: Any = SimpleNamespace(ledger=ledger, operator=SimpleNamespace(address="me"))
+    await claiming.attend_claims(context)
+    assert sorted(sent) == [(tab, number) for tab in range(3) for number in range(32)]
+    assert [number for _, number in sent] == sorted((number for _, number in sent), reverse=True)
 
 
 @pytest.mark.slow

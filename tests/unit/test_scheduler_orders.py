@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SECRET, TabScene, view_of
+from support.tab_scene import (
+    CLIENT_TAB,
+    CONTEXT,
+    DOMAIN,
+    REPLY_SECRET,
+    TAB_KEY,
+    VRF_SECRET,
+    TabScene,
+    history_of,
+    view_of,
+)
 from support.tabs_stage import PARAMETERS
 
 from troth.client.https_calls import Calls
@@ -248,6 +258,27 @@ async def test_one_tab_serves_many_requests_at_once_in_any_order(scene: TabScene
     old = Acknowledgement(CLIENT_TAB, asked[3].submission.voucher)
     again = await scene.http.post("/v1/vouchers", content=canonical.encode(old))
     assert again.json() == answer.json()
+
+
+async def test_a_lost_tab_goes_on_though_its_scheduler_refused_an_order(scene: TabScene) -> None:
+    """Of two orders that were sent together one was refused. The other's word authorises both, and no payee can show
+    an order that it never took: an honest scheduler was called false for it, and its tab could only be closed."""
+    refused, served = scene.asked(prompt=(1,) * CONTEXT), scene.asked()
+    assert (await scene.refused(refused))[1]["code"] == "prompt_too_long"
+    await scene.send(served)
+    body = canonical.encode(Recovery(scene.now, sign(TabQuery(served.order.tab, scene.now), DOMAIN, TAB_KEY).signature))
+    found = (await scene.http.post(f"/v1/tabs/0x{served.order.tab.hex()}/recover", content=body)).json()
+    shown = [read_part(OpenOrder, one).order.message for one in found["orders"]]
+    voucher = canonical.from_json(Signed[Voucher], found["voucher"]).message
+    assert tabs.outstanding(voucher) == (1, 2)
+    assert [order.sequence for order in shown] == [2]
+    scene.payer = tabs.resume(voucher, shown)
+    assert scene.payer.bounds == {2: served.order.max_fee}
+    await scene.send(scene.asked())
+    fee = history_of(scene, served).answered.fee
+    scene.payer = tabs.acknowledge(scene.payer, 2, fee)
+    await scene.send(scene.asked())
+    assert scene.context.client_tabs.book(served.order.tab).payable == fee
 
 
 async def test_a_lost_tab_is_recovered_by_its_key_alone(scene: TabScene) -> None:

@@ -220,11 +220,11 @@ async def test_an_answer_whose_process_was_killed_is_computed_again_by_the_next_
         court, runs = Court([]), model.runs
         stage.session.opener = court
         same = OrderKeeper(stage.session)
-        same._since = entry.created
+        same._resumer.since = entry.created
         await same.once()
         assert model.runs == runs
         later = OrderKeeper(stage.session)
-        later._since = entry.created + 1
+        later._resumer.since = entry.created + 1
         await later.once()
         assert model.runs == runs + 1
         found = own_verdict_of(stage.session.journal.entry(entry.identifier))

@@ -15,8 +15,10 @@ from support.waiting import eventually
 from unit.test_tabs_asking import SELDOM, asked, ended
 
 from troth.client.orders.checking import _why_unclear
+from troth.client.orders.errands import Errands
 from troth.client.orders.journal import Phase
-from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.keeping import OrderKeeper, unheard
+from troth.client.orders.resuming import Resumer
 from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable
@@ -171,7 +173,9 @@ async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path
         journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
         journal.release(entry.identifier)
         read_before = replace(entry, phase=Phase.ANSWERED, fee=None, paid=None)
-        await OrderKeeper(stage.session)._look_after(stage.session.tab_context_of(entry.tab), read_before)
+        errands = Errands()
+        Resumer(stage.session, errands, unheard).resume(stage.session.books.record(entry.tab), read_before)
+        await errands.ended()
         assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED
 
 

@@ -228,3 +228,12 @@ def test_what_a_call_sends_is_shown_with_its_unit(wei: int, shown: str) -> None:
     call = {"function": "openTab", "to": "0xb", "value": str(wei), "data": "0x"}
     done = {"calls": [call], "transactions": [], "from": "0xa", "gas": 1}
     assert shown in opening.describe(done)
+
+
+def test_an_order_names_a_block_as_old_as_its_scheduler_asks_for() -> None:
+    world = World()
+    assert offer(world).reference_block(100) == 99
+    assert offer(world, settled_blocks=4).reference_block(100) == 95
+    assert offer(world, settled_blocks=4).reference_block(3) == 0
+    with pytest.raises(StreamError, match="from 0 to 32"):
+        offer(world, settled_blocks=33)

@@ -22,7 +22,7 @@ from troth.client.home import Home
 from troth.client.orders import building
 from troth.client.orders.failing import OrderFailed
 from troth.client.orders.journal import OrderRecord, Phase
-from troth.client.orders.keeping import Backoff, OrderKeeper
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.paying import give_up
 from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import OrderOutcome
@@ -188,13 +188,11 @@ async def test_an_order_that_ran_when_it_was_taken_over_is_paid_once_its_schedul
         await two.ask(0, SELDOM)
         assert await two.ask(1, ALWAYS) is OrderOutcome.CHECKED
         (taken,) = (one for one in second.journal.all() if one.phase is Phase.RECOVERED)
-        keeper = OrderKeeper(second)
-        await keeper.once()
+        await OrderKeeper(second).once()
         running.clear()
         for _ in range(2):
             two.stage.world.block += PARAMETERS.lag
-            keeper._backoff = Backoff()
-            await keeper.once()
+            await OrderKeeper(second).once()
         assert second.journal.entry(taken.identifier).paid
         book = two.stage.scheduler.books[two.stage.tab]
         assert (book.exposure, book.payable) == (0, two.most())
@@ -213,11 +211,9 @@ async def test_an_order_that_failed_after_it_was_taken_over_is_given_up(tmp_path
         taken = [one for one in second.journal.all() if one.phase is Phase.RECOVERED]
         assert taken
         two.stage.scheduler.forgotten |= {one.identifier: [failed] for one in taken}
-        keeper = OrderKeeper(second)
         for blocks in (1, PARAMETERS.reference_age + PARAMETERS.lag + DRAW_AGE):
             assert {second.journal.entry(one.identifier).paid for one in taken} == {None}
             two.stage.world.block += blocks
-            keeper._backoff = Backoff()
-            await keeper.once()
+            await OrderKeeper(second).once()
         assert {second.journal.entry(one.identifier).phase for one in taken} == {Phase.FAILED}
         assert two.stage.scheduler.books[two.stage.tab].exposure == 0

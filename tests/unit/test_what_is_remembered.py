@@ -13,9 +13,10 @@ from troth.cases import carrying
 from troth.cases import parties as case_parties
 from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.parties import ChannelParties
-from troth.client.orders import keeping
+from troth.client.orders import errands, keeping, resuming
 from troth.client.orders.court import Court
-from troth.client.orders.keeping import Backoff, OrderKeeper
+from troth.client.orders.errands import Backoff
+from troth.client.orders.keeping import OrderKeeper
 from troth.committee import turns as committee_turns
 from troth.committee.epoch_store import Equivocation
 from troth.committee.turns import EpochTurns
@@ -78,12 +79,12 @@ def test_a_backoff_forgets_what_nobody_tries_any_more() -> None:
         backoff.put_off(name(0))
     backoff.forget()
     assert not backoff.is_time(name(0))
-    now += keeping.LONGEST_BACKOFF
+    now += errands.LONGEST_BACKOFF
     assert backoff.is_time(name(0))
     backoff.put_off(name(0))
-    now += keeping.LONGEST_BACKOFF - 1
+    now += errands.LONGEST_BACKOFF - 1
     assert not backoff.is_time(name(0)), "the longest rest again, since it was tried as soon as it could be"
-    now += keeping.FORGOTTEN_SECONDS + 1
+    now += errands.FORGOTTEN_SECONDS + 1
     backoff.put_off(name(1))
     backoff.forget()
     assert list(backoff._put_off) == [name(1)]
@@ -111,11 +112,11 @@ async def test_a_keeper_forgets_orders_claims_and_lines_of_long_ago(monkeypatch:
     keeper = OrderKeeper(session, report=lambda _, line: said.append(line), objector=objector)
     for block in range(3_000):
         session.block = block
-        keeper._unknown_until[name(block)] = block
+        keeper._resumer.unknown[name(block)] = block
         keeper._looked[name(block)] = block
-        await keeper._watch_claim(record)  # type: ignore[arg-type]
+        keeper._watch_claim(record)  # type: ignore[arg-type]
         await keeper.once()
-    assert len(keeper._unknown_until) <= keeping.FORGOTTEN_BLOCKS + 1
+    assert len(keeper._resumer.unknown) <= resuming.FORGOTTEN_BLOCKS + 1
     assert len(keeper._looked) <= 2
     assert len(keeper._told) <= 50
     assert len(said) > 3_000

@@ -14,6 +14,7 @@ from rich.table import Table
 from troth.audit.errors import AuditError
 from troth.audit.report import AuditReport, CheckReport, ExitCode, Finding, FindingKind, Reproduce
 from troth.protocol.types import ZERO_HASH
+from troth.transport.errors import visible
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",
@@ -35,13 +36,13 @@ def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], consol
     else:
         console.print(f"blocks {report.first_block} to {report.last_block}, hash 0x{report.last_block_hash.hex()}")
     for line in lines:
-        console.print(line, markup=False)
+        console.print(visible(line), markup=False)
     console.print(_table(report))
     for finding in report.findings:
         show_finding(finding, reproduce, console)
     console.print("[bold]not checked[/]")
     for line in report.not_checked:
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {visible(line)}", markup=False)
     console.print(f"[bold]verdict[/] {_VERDICTS[report.exit_code]} (exit {int(report.exit_code)})")
 
 
@@ -62,11 +63,14 @@ def _table(report: AuditReport) -> Table:
 
 
 def show_finding(finding: Finding, reproduce: Reproduce, console: Console) -> None:
-    """One finding with what to look at, and the command that shows it again."""
+    """One finding with what to look at, and the command that shows it again.
+
+    Words of whoever is audited may be in it: they must neither steer the terminal nor look like a line of ours.
+    """
     colour = _COLOURS.get(finding.kind, "yellow")
-    console.print(f"[bold {colour}]{finding.check} {finding.kind.value}[/] {escape(finding.message)}")
+    console.print(f"[bold {colour}]{finding.check} {finding.kind.value}[/] {escape(visible(finding.message))}")
     for name, value in _details(finding):
-        console.print(f"  {name}: {value}", markup=False)
+        console.print(visible(f"  {name}: {value}"), markup=False)
     console.print(f"  reproduce: {reproduce(finding)}", markup=False)
 
 

@@ -29,6 +29,7 @@ from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_of
 from troth.protocol.types import Address
+from troth.transport.errors import visible
 
 LEAST_PAUSE = 1.0
 """Seconds between two looks, however fast blocks come."""
@@ -101,7 +102,7 @@ class Printer:
         if self._as_json:
             typer.echo(json.dumps(said))
         else:
-            self._console.print(words, markup=False)
+            self._console.print(visible(words), markup=False)
 
     def progress(self, progress: CaseProgress) -> None:
         """What became of a case that the watcher carries."""

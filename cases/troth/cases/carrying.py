@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from troth.cases import calls, hearing
 from troth.cases import evidence as files
@@ -39,6 +41,9 @@ SHARE = 0.5
 """Of a window: how long a driver that did not open the case lets others go first."""
 GIVEN_UP = "not opened"
 """How a case ended that was wanted and can never be opened."""
+ASKING_SECONDS = 5.0
+"""How long one look waits for parties. Who takes longer is heard at a later look: a reviewer that takes hours to accept
+evidence holds up no step of its case, and no other case."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,6 +79,15 @@ class _Look:
         return self.foreseen or self.state
 
 
+class _Asked(NamedTuple):
+    """Who is asked for its part, and at which point of which case."""
+
+    case_id: Hash32
+    round: int
+    phase: CasePhase
+    party: Address
+
+
 class Carrier:
     """Carries on all cases of a journal; ``opener`` opens those that are wanted and do not stand yet."""
 
@@ -94,10 +108,19 @@ class Carrier:
         self._share = share
         self._report = report
         self._furnished: set[tuple[Hash32, int, Address]] = set()
+        self._asking: dict[_Asked, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Carry on every case, now and those that come, until cancelled. A chain that is away is waited for."""
-        await watch_blocks(self._look_at_all, self._courtroom, "carrying cases on")
+        try:
+            await watch_blocks(self._look_at_all, self._courtroom, "carrying cases on")
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = self._leave(lambda _: True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_at_all(self) -> None:
         for case_id in self._journal.cases():
@@ -135,6 +158,7 @@ class Carrier:
             return CaseProgress(case_id, None, "no such case is known yet")
         if record.outcome is not None:
             self._journal.end(case_id, record.outcome.name)
+            self._leave(lambda asked: asked.case_id == case_id)
             words = f"ended: {record.outcome.name.lower().replace('_', ' ')}"
             return CaseProgress(case_id, None, words, record.outcome, over=True)
         return await self._carry_on(await self._look(seen, record))
@@ -259,7 +283,8 @@ class Carrier:
         state = look.given_to
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
-            await _all(self._ask_pledge(look, one) for one in state.reviewers if one not in known)
+            asked = {one: partial(self._ask_pledge, look, one) for one in state.reviewers if one not in known}
+            await self._ask_all(look, asked)
         elif reveals_now(look.given_to, look.rules):
             await self._read_chain(look)
             node, reveals = self._showings(look)
@@ -268,8 +293,33 @@ class Carrier:
                 for one, commitment in zip(state.reviewers, state.commitments, strict=True)
                 if commitment != ZERO_HASH and one not in reveals
             ]
-            asked: list[Awaitable[None]] = [self._ask_reveal(look, one) for one in missing]
-            await _all([*asked, *([self._ask_node(look)] if node is None else [])])
+            asked = {one: partial(self._ask_reveal, look, one) for one in missing}
+            if node is None:
+                asked[state.node] = partial(self._ask_node, look)
+            await self._ask_all(look, asked)
+
+    async def _ask_all(self, look: _Look, asked: Mapping[Address, Callable[[], Awaitable[None]]]) -> None:
+        """Ask parties at once, and wait a little for what they say; whoever is still asked is not asked twice."""
+        case_id, state = look.record.case_id, look.given_to
+        now = {party: _Asked(case_id, state.round, state.phase, party) for party in asked}
+        self._leave(lambda one: one.case_id == case_id and one not in now.values())
+        for party, ask in asked.items():
+            if now[party] not in self._asking:
+                task = self._asking[now[party]] = asyncio.create_task(_heard(ask))
+                task.add_done_callback(partial(self._answered, now[party]))
+        if asked:
+            await asyncio.wait([self._asking[one] for one in now.values()], timeout=ASKING_SECONDS)
+
+    def _answered(self, asked: _Asked, task: asyncio.Task[None]) -> None:
+        if self._asking.get(asked) is task:
+            del self._asking[asked]
+
+    def _leave(self, over: Callable[[_Asked], bool]) -> list[asyncio.Task[None]]:
+        """Break off asking for what nobody needs any more."""
+        left = [self._asking.pop(one) for one in tuple(self._asking) if over(one)]
+        for task in left:
+            task.cancel()
+        return left
 
     async def _ask_pledge(self, look: _Look, reviewer: Address) -> None:
         state, case_id = look.given_to, look.record.case_id
@@ -329,8 +379,9 @@ def _with_rows(followed: CarriedCase, segment: int) -> Evidence:
     return replace(evidence, rows=tuple(SegmentRows.of(place, data) for place, data in found if data is not None))
 
 
-async def _all(asked: Iterable[Awaitable[None]]) -> None:
-    """Ask all parties at once; one that breaks keeps no other from answering."""
-    for result in await asyncio.gather(*asked, return_exceptions=True):
-        if isinstance(result, Exception):
-            _log.warning("a party of a case could not be asked: %s: %s", type(result).__name__, result)
+async def _heard(ask: Callable[[], Awaitable[None]]) -> None:
+    """One party; that it breaks keeps no other from answering."""
+    try:
+        await ask()
+    except Exception as error:  # noqa: BLE001 - also what nobody foresaw: other parties are heard
+        _log.warning("a party of a case could not be asked: %s: %s", type(error).__name__, error)

@@ -47,6 +47,7 @@ class Office:
 
     async def close(self) -> None:
         """Close the journal and the connections to parties."""
+        await self.carrier.close()
         if self.parties is not None:
             await self.parties.close()
         self.journal.close()

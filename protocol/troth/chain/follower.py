@@ -7,15 +7,17 @@ import logging
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, NotFollowed, RpcRefused
 from troth.chain.records import Block
+from troth.chain.rounds import rounds
 from troth.chain.store import WINDOW, EventStore
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import EventLog
@@ -267,7 +269,7 @@ class Follower(Generic[Folded]):
                 logs = await asked
             finally:
                 asked.cancel()
-            self._advance(header, logs)
+            await self._advance(header, logs)
             await self._announce()
             first = end + 1
 
@@ -280,7 +282,7 @@ class Follower(Generic[Folded]):
             self._require_linked(headers)
             logs = await _all(*(self._logs_of(header) for header in headers))
             for header, found in zip(headers, logs, strict=True):
-                self._advance(header, found)
+                await self._advance(header, found)
                 await self._announce()
 
     def _require_linked(self, headers: Sequence[Block]) -> None:
@@ -318,23 +320,30 @@ class Follower(Generic[Folded]):
         self._doubted = True
 
     async def _go_back(self, ancestor: int) -> None:
+        state = self._states.get(ancestor)
+        if state is None:
+            left = takewhile(lambda log: log.meta.block <= ancestor, self._store.logs())
+            state = await self._after(left, self._folding.nothing)
         self._store.rewind(ancestor)
-        kept = self._states.get(ancestor)
         self._states = OrderedDict((number, state) for number, state in self._states.items() if number <= ancestor)
-        self.state = self._refolded() if kept is None else kept
-        self.block = ancestor
+        self.state, self.block = state, ancestor
         await self._announce()
 
-    def _advance(self, header: Block, logs: list[EventLog]) -> None:
+    async def _advance(self, header: Block, logs: list[EventLog]) -> None:
         ordered = sorted(logs, key=lambda log: (log.meta.block, log.meta.log_index))
-        state = self.state
-        for log in ordered:
-            state = self._folding.after(log, state)
+        state = await self._after(ordered, self.state)
         self._store.append(header.number, header.hash, ordered)
         self.state, self.block = state, header.number
         self._states[header.number] = state
         if len(self._states) > WINDOW:
             self._states.popitem(last=False)
+
+    async def _after(self, logs: Iterable[EventLog], state: Folded) -> Folded:
+        """``state`` and what logs make of it; there may be thousands, and whatever else the process does goes on."""
+        for log in logs:
+            state = self._folding.after(log, state)
+            await rounds.give_way()
+        return state
 
     async def _announce(self) -> None:
         async with self._changed:

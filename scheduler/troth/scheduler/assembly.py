@@ -43,6 +43,7 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
+from troth.scheduler.orders.beginning import first_block
 from troth.scheduler.orders.context import RoutedOrder, SchedulerContext
 from troth.scheduler.orders.http import mount_orders, refuse_with_words, ticket_routes
 from troth.scheduler.orders.offers import Offers
@@ -161,6 +162,10 @@ class MarketScheduler:
             found.append("draining: no orders are taken any more")
         if ledger.trouble:
             found.append(ledger.trouble)
+        if ledger.block - 1 - context.settled < context.first:
+            found.append(
+                f"its records are new, and older ones may be lost: it takes orders from block {context.first} on"
+            )
         if context.database.failure is not None:
             found.append(f"the disk takes nothing: {context.database.failure}")
         return found + _standing(ledger, context.operator.address, context.vrf_secret)
@@ -227,6 +232,8 @@ async def assembled_market(
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
             reputation=await stack.enter_async_context(_word(configuration)),
             organisations=await stack.enter_async_context(_organisations(configuration)),
+            settled=configuration.settled_blocks,
+            first=await first_block(database, ledger, operator.address),
             suspects=_suspects(configuration, operator.domain),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders

@@ -10,7 +10,7 @@ version = 1
            [prices.classes."0x…"] the same for one class alone
 [tabs]     deposit, least (the asset's smallest unit, as text): what a tab with a node starts with, and is topped up
            by once less is free; optional redeem_times: how many times its gas a voucher is worth redeeming
-[limits]   optional concurrent
+[limits]   optional concurrent, settled_blocks: how many blocks follow the one that an order names (4)
 [waits]    optional token, slow, prefill, check (seconds); absent: how long a check waits for a verifier that is away
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  committee: to be reached through the overlay, on the port of [listen]; with address (host, port) on another
@@ -33,6 +33,7 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
+from troth.protocol.market.checks import MOST_SETTLED_BLOCKS
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.reputation import ReputationPlace
@@ -70,6 +71,10 @@ from troth.transport.strict_toml import (
     require_version,
 )
 
+SETTLED_BLOCKS = 4
+"""Deeper reorganisations are rare. With fewer a common one convicts this scheduler for honest admissions; with more,
+nodes that join serve later, and those that leave are drawn for longer."""
+
 _Amount = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})\Z")]
 _Price = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,18})\Z")]
 
@@ -93,6 +98,7 @@ class _Tabs(Section, frozen=True, forbid_unknown_fields=True):
 
 class _SchedulerLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     concurrent: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
+    settled_blocks: Annotated[int, msgspec.Meta(ge=0, le=MOST_SETTLED_BLOCKS)] = SETTLED_BLOCKS
 
 
 class _SchedulerWaitsTable(Section, frozen=True, forbid_unknown_fields=True):
@@ -165,6 +171,7 @@ class SchedulerConfiguration:
     organisations: OrganisationsPlace | None = None
     tickets: TicketTerms | None = None
     suspects: Path | None = None
+    settled_blocks: int = 0
 
     @property
     def seal_key(self) -> Path:
@@ -208,6 +215,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
         organisations=None if file.organisations is None else file.organisations.place(ConfigurationInvalid),
         tickets=None if file.tickets is None else _ticket_terms(file.tickets),
+        settled_blocks=file.limits.settled_blocks,
         suspects=None if file.suspicion is None else folder / Path(file.suspicion.file).expanduser(),
     )
 

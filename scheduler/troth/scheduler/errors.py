@@ -6,6 +6,8 @@ SchedulerError
  │   ├─ GroupTooSmall, Busy, ChainAway, OtherSplit
  │   ├─ OrderInvalid        class, terms, time or signature do not hold
  │   ├─ BlockTooOld         the order's reference block: whoever sent it sees the chain too late
+ │   ├─ BlockTooYoung       the order's reference block: a reorganisation may still take it back
+ │   ├─ BlockForgotten      the order's reference block: it may have been admitted before the records began
  │   ├─ TabTooSmall         the tab does not cover it; ``shortfall`` in the asset's smallest unit
  │   │   └─ PriceTooLow     the order pays less than the price list
  │   ├─ VoucherRefused      a word on a tab that goes backwards
@@ -169,6 +171,28 @@ class BlockTooOld(OrderRefused):
     def __init__(self, block: int, newest: int, most: int) -> None:
         what = f"The order's block is {newest - block} blocks old, and may be {most}"
         super().__init__(what, block, "Order again with a newer block, from a chain node that is prompt.")
+
+
+class BlockTooYoung(OrderRefused):
+    """An order that names a block which may still be reorganised: others could be drawn for it then."""
+
+    code = "young_block"
+    status = 409
+
+    def __init__(self, block: int, newest: int, settled: int) -> None:
+        what = f"The order's block may still be taken back: it is at most {newest - 1 - settled} here"
+        super().__init__(what, block, "Order again with an older block: GET /v1/prices says `settled_blocks`.")
+
+
+class BlockForgotten(OrderRefused):
+    """An order that may have been taken before these records began: a second admission would convict."""
+
+    code = "old_block"
+    status = 409
+
+    def __init__(self, block: int, first: int) -> None:
+        what = f"This scheduler's records are new: it takes orders over blocks from {first} on"
+        super().__init__(what, block, "Order again in a minute, with a newer block.")
 
 
 class TabTooSmall(OrderRefused):

@@ -191,7 +191,7 @@ def _finishing(held: SchedulerBooks, tab: Tab, closes_at: int) -> PartCall | str
 async def redeem_of_market(folder: Path, password_file: Path | None, *, broadcast: bool) -> Told:
     """Redeem every voucher of clients that pays something now."""
     async with holding(folder) as held:
-        chosen = redeeming.redeemable(held, 0)
+        chosen = await redeeming.redeemable(held, 0)
         amount = sum(redeeming.payable(held, one) for one in chosen)
         total: Told = {"tabs": len(chosen), "amount_units": str(amount)}
         if not chosen:
@@ -206,7 +206,7 @@ async def redeem_of_market(folder: Path, password_file: Path | None, *, broadcas
 async def claim_of_market(folder: Path, password_file: Path | None, *, broadcast: bool) -> Told:
     """Claim what clients have not acknowledged, however young; the running scheduler answers objections."""
     async with holding(folder) as held:
-        filed = claiming.filings(held, 0, young=True)
+        filed = await claiming.filings(held, 0, young=True)
         total: Told = {"tabs": len(filed), "amount_units": str(sum(one.total for one in filed))}
         if not filed:
             return {**total, "sent": False, "note": "no answer is unacknowledged, or a claim is filed"}

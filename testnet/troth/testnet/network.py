@@ -222,7 +222,8 @@ class LocalNetwork(Parties):
             *("--deposit", f"{DEPOSIT}units", "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
         )
         with (party.home / "scheduler.toml").open("a") as file:
-            file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n")
+            # No block of such a chain is taken back.
+            file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n\n[limits]\nsettled_blocks = 0\n")
         party.operator, party.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, party.operator, 10 * ETHER)
         self.account(self.owner_of(party))

@@ -174,7 +174,7 @@ async def _placed(
         try:
             offer = await session.open_tab_context(tab_context)
             # With every order, and before it is written down: lists end, and anybody may register a node meanwhile.
-            session.require_tier(tab_context.scheduler, offer.class_id)
+            session.require_tier(tab_context.scheduler, offer)
             if wish.check.mode == "self":
                 await require_own_model(session, offer)
             return tab_context, building.place(session, tab_context, offer, prompt, wish, name, state.at_stake)

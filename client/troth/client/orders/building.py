@@ -103,7 +103,7 @@ def place(  # noqa: PLR0917
     key = session.keyring.key(record.tab.key)
     hashed = request_hash(request, salt)
     logprobs = None if wish.choices.logprobs == NO_LOGPROBS else wish.choices.logprobs
-    terms = replace(offer.terms(max(session.block - 1, 0)), tab=tab_context.identifier)
+    terms = replace(offer.terms(offer.reference_block(session.block)), tab=tab_context.identifier)
     view = session.view(terms, record.tab)
 
     def make(number: int, voucher: Signed[Voucher]) -> Hash32:

@@ -19,7 +19,7 @@ from troth.cases.courtroom import AWAY
 from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.office import CaseSettings, Office, make_office
 from troth.cases.opening import WantedCase, case_id_of
-from troth.cases.supervising import watch_blocks
+from troth.cases.supervising import apart, watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -28,7 +28,7 @@ from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal
 from troth.client.orders.judging import case_command
-from troth.client.orders.keeping import Report
+from troth.client.orders.resuming import Report
 from troth.client.orders.seams import OrderEvidence
 from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
@@ -163,7 +163,7 @@ class Court:
     async def look(self) -> None:
         """One look at each case."""
         for case_id in self.office.journal.cases():
-            await self._tick(case_id)
+            await apart(case_id, self._tick(case_id))
 
     async def carry(self, case_id: Hash32) -> CaseProgress:
         """Carry one case to its end."""

@@ -108,7 +108,7 @@ async def _offers(session: PayerSession, party: Party) -> list[ModelOnOffer]:
         except ModelUnavailable:
             continue
         try:
-            require_served(offer, session.state, max(session.block - 1, 0))
+            require_served(offer, session.state, offer.reference_block(session.block))
             hindrance = ""
         except ModelUnavailable as error:
             hindrance = error.what

@@ -14,8 +14,11 @@ from troth.client.orders.evidence import served_of
 from troth.client.orders.following import fell
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.session import PayerSession
+from troth.protocol.market import checks, life, messages, prices
+from troth.protocol.market.bodies import OpenOrder
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.lottery import secret_due
+from troth.protocol.market.messages import case_id
 
 
 def pay(session: PayerSession, entry: OrderRecord, amount: int) -> bool:
@@ -70,3 +73,55 @@ def require_unchecked(session: PayerSession, entry: OrderRecord) -> int:
             what, entry.name[:12], "`troth client ask` takes it up; `troth client summon` asks for it."
         )
     return entry.fee
+
+
+# ------------------------------------------------------------------------------------------------------- what is owed
+
+
+def owed_now(session: PayerSession, entry: OrderRecord) -> int | None:
+    """What may be acknowledged for an order now; None: nothing yet.
+
+    Failed orders cost nothing, checked ones their fee at once, others once the lag is over, unless a case that runs
+    permits to withhold them. A leaf that fell in court, or with a conviction of who served it, costs nothing.
+    """
+    if entry.phase is Phase.FAILED:
+        return 0
+    if fell(session.state, entry):
+        return 0
+    if entry.phase is Phase.RECOVERED:
+        return _owed_recovered(session, entry)
+    if entry.fee is None:
+        return None
+    if entry.phase is Phase.CHECKED:
+        return entry.fee
+    over = entry.due is not None and session.block >= entry.due
+    paid_late = entry.phase in {Phase.UNDRAWN, Phase.UNCLEAR, Phase.REJECTED}
+    return entry.fee if paid_late and over and not withheld(session, entry) else None
+
+
+def withheld(session: PayerSession, entry: OrderRecord) -> bool:
+    """Whether a case that runs permits to keep this leaf back; a rejection that nobody brought to court does not."""
+    served = served_of(entry)
+    if served is None:
+        return False
+    for segment, node in enumerate(served.admitted.nodes):
+        for place in (segment, segment + messages.DOUBTS):
+            record = session.state.cases.get(case_id(entry.identifier, place))
+            live = record is not None and record.live
+            if record is not None and live and life.may_withhold(record.state, entry.identifier, node, segment):
+                return True
+    return False
+
+
+def _owed_recovered(session: PayerSession, entry: OrderRecord) -> int | None:
+    """An order of before a backup: its request is lost, but what was signed shows what it costs."""
+    shown = entry.read("recovered", OpenOrder)
+    if shown is None or shown.draw is None or not shown.results:
+        return None
+    order, tab = shown.order.message, session.books.record(entry.tab).tab
+    view = session.view(order, tab)
+    results = checks.require_results(order, shown.results, shown.nodes, view)
+    shown.draw.require(session.domain, tab.payee)
+    if session.block < shown.draw.message.block_number + view.lag:
+        return None
+    return prices.fee(order, view.rules, len(results), results[-1])

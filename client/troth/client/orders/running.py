@@ -21,9 +21,10 @@ from troth.client.configuration import ClientConfiguration
 from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.client.orders.court import ClientDeployment, open_court
-from troth.client.orders.keeping import OrderKeeper, Report, unheard
+from troth.client.orders.keeping import OrderKeeper, unheard
 from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import own_model
+from troth.client.orders.resuming import Report
 from troth.client.orders.session import PayerSession, market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.wallet import require_wallet

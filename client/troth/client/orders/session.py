@@ -160,14 +160,14 @@ class PayerSession:
                 return
 
     async def refreshed(self) -> None:
-        """Follow the chain up to its newest block now, as far as it can be asked: an order names the newest known."""
+        """Follow the chain up to its newest block now, as far as it can be asked: an order names one just before it."""
         with suppress(ChainError):
             await self.follower.catch_up()
 
-    def require_tier(self, scheduler: Address, execution_class: Hash32) -> None:
+    def require_tier(self, scheduler: Address, offer: CheckedOffer) -> None:
         """Raise NotAttested where a machine that is not vouched for could read a confidential order placed now."""
         if self.tier is not None:
-            self.tier.require(self.state, execution_class, scheduler, max(self.block - 1, 0))
+            self.tier.require(self.state, offer.class_id, scheduler, offer.reference_block(self.block))
 
     # ---- tabs
 
@@ -247,7 +247,7 @@ class PayerSession:
             what = "The scheduler serves several classes" if known else "The scheduler serves no such execution class"
             raise ModelUnavailable(what, names, "Name one with --execution-class.")
         offer = offer_of(self.state, known[0])
-        block = max(self.block - 1, 0)
+        block = offer.reference_block(self.block)
         require_served(offer, self.state, block)
         if self.entrance is not None:
             _require_whole(offer)

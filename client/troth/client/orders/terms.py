@@ -17,6 +17,7 @@ from troth.protocol.amounts import Asset
 from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import prices
+from troth.protocol.market.checks import MOST_SETTLED_BLOCKS
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.signed import Order
@@ -73,6 +74,8 @@ class PriceQuote:
     context: int = 0
     reputation: QuotedReputation | None = None
     deployed_by: tuple[Address, ...] = ()
+    settled: int = 0
+    """How many blocks follow the one that an order names, beside the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ class CheckedOffer:
     def class_id(self) -> Hash32:
         """Id of the class."""
         return self.quote.execution_class
+
+    def reference_block(self, newest: int) -> int:
+        """The block that an order names now: one that no reorganisation takes back, as far as its scheduler says."""
+        return max(newest - 1 - self.quote.settled, 0)
 
     def terms(self, reference_block: int = 0) -> Order:
         """An order of these terms and nothing else, as the rules of prices and draws take it."""
@@ -152,6 +159,7 @@ def _quote(entry: Mapping[str, Any]) -> PriceQuote:
         context=_number(entry.get("context_length") or 0, 1 << 32),
         reputation=_reputation(own.get("reputation")),
         deployed_by=tuple(_organisation(one) for one in read_list(own.get("deployed_by", []), ORGANISATIONS_LIMIT)),
+        settled=_number(own.get("settled_blocks", 0), MOST_SETTLED_BLOCKS),
     )
 
 

@@ -48,6 +48,8 @@ _COLUMNS = (
 )
 WORD_LIMIT = 4_096
 """Bytes of a voucher or a promise as JSON."""
+BREAKS_OFF = 20
+"""One unit in so many of what a scheduler pays may be forfeited without a word: orders break off on any network."""
 NUMBER_LIMIT = 1 << 53
 """Numbers of orders beyond it are nobody's; SQLite holds half of what Solidity does."""
 
@@ -68,6 +70,10 @@ class NodeLedger:
     block: int = 0
     key_check: KeyCheck = signed_by_account
 
+    def voids(self, leaf: Leaf) -> bool:
+        """Whether this node's own conviction voids a leaf."""
+        return self.state.is_void(self.me, leaf.reference_block)
+
 
 @dataclass(slots=True)
 class _OpenLeaves:
@@ -78,6 +84,16 @@ class _OpenLeaves:
     changed: set[int]
     worth: dict[int, int] = field(default_factory=dict)
     seen: tuple[object, ...] = ()
+    denials: set[int] = field(default_factory=set)
+    forfeited: int = 0
+    """What was computed under numbers that ended without a result."""
+    paid: int = 0
+    """What was acknowledged of finished work."""
+
+    @property
+    def lost(self) -> int:
+        """What was forfeited beyond what breaks off among so much paid work."""
+        return max(self.forfeited - self.paid // BREAKS_OFF, 0)
 
     @classmethod
     def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
@@ -95,19 +111,25 @@ class _OpenLeaves:
         """It is acknowledged."""
         for kept in (self.leaves, self.worth):
             kept.pop(number, None)
-        for numbers in (self.running, self.changed):
+        for numbers in (self.running, self.changed, self.denials):
             numbers.discard(number)
 
     def worths(self, ledger: NodeLedger) -> dict[int, int]:
-        """Each number's worth now: that of all where the court or a summons has decided something, else of the new."""
+        """Each number's worth now: that of all where the court or a summons has decided something, else of the new.
+
+        A denial whose result may still fall counts in full: else its payer would acknowledge it with nothing at once.
+        """
         state = ledger.state
         seen = (state.convictions, state.voided, state.summons, ledger.me)
         if len(self.seen) != len(seen) or any(one is not other for one, other in zip(seen, self.seen, strict=True)):
             self.seen, self.changed = seen, set(self.leaves)
         for number in self.changed:
             self.worth[number] = self.leaves[number].value(state, ledger.me)
+            (self.denials.add if self.leaves[number].denies else self.denials.discard)(number)
         self.changed.clear()
-        return dict(self.worth)
+        open_ = [one for one in self.denials if not self.worth[one] and not ledger.voids(self.leaves[one])]
+        waiting = (self.leaves[one] for one in open_ if self.leaves[one].may_fall(state, ledger.block))
+        return {**self.worth, **{leaf.number: leaf.worth for leaf in waiting}}
 
 
 class NodeBooks:
@@ -154,6 +176,12 @@ class NodeBooks:
         held = self._tabs.get(tab)
         if held is None:
             held = self._tabs[tab] = _OpenLeaves.of(self._leaves("tab=? AND acknowledged=0", tab))
+            ended = self._database.rows("SELECT worth FROM leaves WHERE tab=? AND stage=?", tab, int(Stage.ENDED))
+            held.forfeited = sum(int(worth) for (worth,) in ended)
+            # As a float: sums of integers overflow in SQLite, and a share of it needs no wei.
+            total = "SELECT TOTAL(CAST(worth AS REAL)) FROM leaves WHERE tab=? AND acknowledged=1 AND stage=?"
+            paid = self._database.row(total, tab, int(Stage.DONE))
+            held.paid = 0 if paid is None else int(paid[0])
         return held
 
     def done_since(self, moment: float) -> tuple[Leaf, ...]:
@@ -181,7 +209,8 @@ class NodeBooks:
         running work that the voucher ends. Inside of a transaction, nothing is kept where the promise is refused.
 
         Raises:
-            NotPaid: with this work too much would be unpaid, or it was promised otherwise before.
+            NotPaid: with this work too much would be unpaid, it was promised otherwise before, or its number is that of
+                other work, which would never be paid.
             InvalidVoucher: tab, voucher and promise do not pay.
         """
         ended = self.hear(pay.tab, pay.voucher, ledger)
@@ -193,11 +222,21 @@ class NodeBooks:
             if known is not None and known.promise != pay.promise and known.stage is not Stage.ENDED:
                 raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
             if known is None or known.stage is not Stage.DONE:
+                self._require_free(promise)
                 self._require_room(pay, ledger, limit)
                 if known is not None:
                     self._held(known.tab).drop(known.number)  # its row is replaced, whatever its number was
                 self._insert(_begun(pay.promise, subject, ledger.block, now))
         return ended
+
+    def _require_free(self, promise: Promise) -> None:
+        """One number pays once: a second promise under it would take the place of the first."""
+        other = self.numbered(promise.tab, promise.sequence)
+        if other is None or (other.stage is Stage.ENDED and not other.worth):
+            return
+        if (other.order, other.segment, other.work) != (promise.order, promise.segment, Work(promise.work)):
+            what = "this number of the tab was promised for other work"
+            raise NotPaid(what, promise.sequence, "Promise each piece of work under a number of its own.")
 
     def _require_room(self, pay: Pay, ledger: NodeLedger, limit: int) -> None:
         promise = pay.promise.message
@@ -206,6 +245,10 @@ class NodeBooks:
         others.pop(promise.sequence, None)
         state = ledger.state.tab_state(promise.tab)
         after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
+        lost = self._held(promise.tab).lost
+        if after.exposure + lost > limit and lost:
+            what = f"this scheduler never asked for the result of work worth {lost}, and owes other work"
+            raise NotPaid(what, promise.price, "Ask for the result of each order; this is forgotten after a month.")
         if after.exposure > limit:
             what = f"of this scheduler's work {sum(others.values())} is unpaid; with this, more than {limit} would be"
             raise NotPaid(what, promise.price, "Acknowledge what was served, then ask again.")
@@ -252,6 +295,8 @@ class NodeBooks:
         held = self._held(number)
         for paid in held.leaves.keys() - book.worth.keys():
             self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, paid)
+            if held.leaves[paid].stage is Stage.DONE:
+                held.paid += held.leaves[paid].worth
             held.drop(paid)
 
     def done(self, leaf: Leaf) -> None:
@@ -265,12 +310,24 @@ class NodeBooks:
             )
             self._note(leaf)
 
-    def broke_off(self, order: bytes, segment: int, work: Work) -> None:
-        """Work ended without a result: its number is worth nothing."""
+    def broke_off(self, order: bytes, segment: int, work: Work, lost: int = 0) -> None:
+        """Work ended without a result: its number is worth nothing. ``lost``: what was computed, and is never paid.
+
+        A scheduler could have whole texts written and not ask for their results. Who did so for all that may be unpaid,
+        and a twentieth of what it paid, is served no more: orders of an honest one break off, too, where other nodes
+        fail or are slow.
+        """
         with self._database.transaction():
             leaf = self.leaf(order, segment, work)
-            if leaf is not None and leaf.stage is Stage.RUNNING:
+            if leaf is None or leaf.stage is Stage.DONE:
+                return
+            if leaf.stage is Stage.RUNNING:
                 self._set_stage(leaf, Stage.ENDED)
+            if lost:
+                held = self._held(leaf.tab)
+                statement = "UPDATE leaves SET worth=? WHERE tab=? AND number=?"
+                self._database.write(statement, str(lost), leaf.tab, leaf.number)
+                held.forfeited += lost
 
     def end_running(self) -> None:
         """After a start: nothing runs any more."""
@@ -288,7 +345,10 @@ class NodeBooks:
     def forget_before(self, moment: float) -> int:
         """Drop paid leaves that were finished before a Unix time; how many."""
         with self._database.transaction():
-            return self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+            gone = self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+            if gone:
+                self._tabs.clear()
+        return gone
 
     # -------------------------------------------------------------------------------------------------------- storage
 

@@ -6,6 +6,7 @@ deadlines are blocks.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -115,11 +116,17 @@ class EarningKeeper:
         unseen = set(objections) - set(filed.objected)
         if unseen:
             await tools.write(lambda: tools.claims.note_objections(filed, unseen))
-        for number, objection in sorted(objections.items(), key=lambda one: one[1].deadline):
-            if due.ledger.block < objection.deadline:
-                await self._send(await self._answer(record, under_way, filed, number))
+        asked = sorted((one.deadline, number) for number, one in objections.items() if due.ledger.block < one.deadline)
+        # Not one a block: a payer that asks on many tabs for more than a window has blocks would have the rest struck.
+        answers = [self._show(record, under_way, filed, number) for _, number in asked]
+        for failed in await asyncio.gather(*answers, return_exceptions=True):
+            if isinstance(failed, BaseException):
+                raise failed
         if not objections and due.ledger.block + 1 >= under_way.state.settles_at:
             await self._send(claiming.settle_call(record, under_way, due.contracts))
+
+    async def _show(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, number: int) -> None:
+        await self._send(await self._answer(record, under_way, filed, number))
 
     async def _answer(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, number: int) -> PartCall:
         tools = self._tools

@@ -8,10 +8,11 @@ from functools import lru_cache
 
 from troth.protocol.market import canonical
 from troth.protocol.market.leaves import NO_TRACE, CheckLeaf, InferenceLeaf, ShownTraces
-from troth.protocol.market.messages import Signed, summons_id
+from troth.protocol.market.messages import DOUBTS, Signed, case_id, summons_id
 from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.market.signed import Opinion, Promise, Work
 from troth.protocol.market.state import State
+from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 
 EVIDENCE_LIMIT = 1 << 20
@@ -95,6 +96,20 @@ class Leaf:
         if self.work is Work.INFERENCE:
             return 0 if _fell(state, self.order, self.segment) else self.worth
         return self.worth if self._check_counts(state) else 0
+
+    @property
+    def denies(self) -> bool:
+        """It is a verdict that is owed only once the result falls."""
+        return self.stage is Stage.DONE and self.work is Work.CHECK and not _proves_work(self.evidence)
+
+    def may_fall(self, state: State, block: int) -> bool:
+        """Whether the result that this verdict denies may still fall: for a lag, and while a case over it goes on.
+
+        A scheduler says that nothing is owed after two lags.
+        """
+        names = (case_id(self.order, self.segment), case_id(self.order, DOUBTS + self.segment))
+        live = any(one in state.cases and state.cases[one].live for one in names)
+        return live or block <= self.done_block + parameters_of(state).lag
 
     def _check_counts(self, state: State) -> bool:
         if _proves_work(self.evidence):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.chain.rounds import rounds
 from troth.node.errors import OutOfOrder
 from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import ProtocolError, TrothError
@@ -22,7 +23,7 @@ from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.signed import Row
 from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
-from troth.transport.event_loop import LOOP_BYTES, beside, rounds
+from troth.transport.event_loop import LOOP_BYTES, beside
 from troth.transport.identity import Operator
 
 FEW = 4

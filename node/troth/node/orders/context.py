@@ -67,7 +67,10 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """A node's tools. ``clock`` gives Unix seconds; ``locks``: a rejecting verdict locks L, which suspends the node."""
+    """A node's tools. ``clock`` gives Unix seconds; ``locks``: a rejecting verdict locks L, which suspends the node.
+
+    ``first``: the oldest reference block of an order that is served or checked (``beginning``).
+    """
 
     engine: Engine
     ground: Ground
@@ -76,6 +79,7 @@ class NodeContext:
     stores: Stores
     limits: LendingLimits = field(default_factory=LendingLimits)
     locks: bool = False
+    first: int = 0
     meter: Meter = field(default_factory=Meter)
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from troth.chain.rounds import rounds
 from troth.node.orders.chaining import signed_ranges
 from troth.node.orders.context import NodeContext
 from troth.node.orders.decoding import Bell, Decoding, decoding_of
@@ -22,7 +23,6 @@ from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import TrothError
 from troth.protocol.wire_decoding import DecodedPart, HaltedPart, WantedText, WrittenPart
 from troth.transport.errors import INTERNAL, failure_of
-from troth.transport.event_loop import rounds
 
 log = logging.getLogger(__name__)
 

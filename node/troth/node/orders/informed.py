@@ -110,4 +110,5 @@ def post_of(context: NodeContext, sender: Address) -> Post:
         block=ground.block,
         now=int(context.clock()),
         key_check=ground.key_check,
+        first=context.first,
     )

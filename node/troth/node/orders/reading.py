@@ -83,6 +83,15 @@ def _require_paid(session: SegmentSession, header: Advance, end: int) -> None:
         raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
 
 
+def worth_so_far(session: SegmentSession) -> int:
+    """What its promise makes of the positions that an inference has computed, asked for or not."""
+    seat, end = session.seat, session.rows.positions
+    if not seat.infers or not end:
+        return 0
+    prompt = min(session.rows.begun_with if seat.ordered is None else len(seat.ordered.prompt_tokens), end)
+    return min(worth_of(seat, prompt, end - prompt + 1), seat.promise.message.price)
+
+
 def _check_tokens(session: SegmentSession, start: int, tokens: tuple[int, ...]) -> None:
     prompt = session.seat.request.prompt_tokens
     for position, token in enumerate(tokens, start):

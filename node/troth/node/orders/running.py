@@ -36,6 +36,7 @@ from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
+from troth.node.orders.beginning import begins_later, with_first_block
 from troth.node.orders.context import LendingLimits, NodeContext, open_stores
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
@@ -236,7 +237,6 @@ class RunningNode:
         scheduler = self._configuration.tunnel
         if scheduler is None:
             return None
-
         operator, host = Operator(self._key.secret, market.domain), self._configuration.own_host
         tunnel = Tunnel(operator, lambda: lender_of(follower.state, scheduler), host)
         self._metrics.follow_tunnel(tunnel)
@@ -265,7 +265,7 @@ class RunningNode:
         if follower.trouble:
             found.append(follower.trouble)
         party = follower.state.parties.get(self._key.address)
-        found += _standing(self._key.address, party)
+        found += [*_standing(self._key.address, party), *begins_later(self._context, follower.block)]
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
         found += self._direct.reasons() if self._direct is not None else []
         found += [self._tunnel.trouble] if self._tunnel is not None and self._tunnel.trouble else []
@@ -294,9 +294,9 @@ class RunningNode:
         ground = FollowedGround(follower, market.chain.chain_id)
         execution_class, descriptor = self._class_of(follower)
         engine = await self._load(follower, execution_class, descriptor)
-        self._context = context = self._context_of(
-            ground, Operator(self._key.secret, market.domain), engine, execution_class
-        )
+        made = self._context_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
+        self._context = made
+        self._context = context = await with_first_block(made)
         await _warm_up(context)
         await require_class(context.engine, execution_class)
         if head_of(execution_class.name):

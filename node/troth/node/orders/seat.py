@@ -14,7 +14,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.ballots import is_veiled
 from troth.protocol.market.checks import OrderView
-from troth.protocol.market.court import last_opening_block
+from troth.protocol.market.court import last_case_block, last_opening_block
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
@@ -43,6 +43,8 @@ class Post:
     block: int
     now: int
     key_check: KeyCheck = signed_by_account
+    first: int = 0
+    """The oldest reference block of an order that this node takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     order, tab = papers.order.message, papers.tab
     _require(post.sender == tab.payee, "another scheduler's order", tab.payee, "Send your own orders.")
     _require_class(order, post)
+    _require_recorded(order, post)
     view = view_of(
         post.state, order, tab, chain_id=post.chain_id, block=post.block, time=post.now, key_check=post.key_check
     )
@@ -166,6 +169,7 @@ def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> A
     order, pay = papers.order.message, papers.pay
     _require(post.sender == papers.tab.payee, "another scheduler's order", papers.tab.payee, "Send your own orders.")
     _require_class(order, post)
+    _require_recorded(order, post)
     drawn = drawn_check(papers, post)
     _require(index < len(drawn.seats), "there is no such segment", index)
     seats = drawn.seats[index].seats.get(post.me, 0)
@@ -218,12 +222,22 @@ def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
     return DrawnCheck(view, order_id, *drawn_seats(papers, view, silent))
 
 
+def _require_recorded(order: Order, post: Post) -> None:
+    what = f"this node's records begin later, and may lack what it signed of this order: from block {post.first} on"
+    _require(order.reference_block >= post.first, what, order.reference_block, "Order again with a newer block.")
+
+
 def _require_recent(papers: CheckPapers, post: Post) -> None:
-    """Blocks that this node has seen, and no check of an answer that no court hears any more."""
+    """Blocks that this node has seen, and no check of an answer that no court hears any more.
+
+    A scheduler may sign a draw anew at any time: beyond what the court hears for an order's block, this node has
+    forgotten what it committed to, and would commit to another trace.
+    """
     drawn = papers.draw.message.block_number
     admitted = papers.admission.message.block_number
     _require(max(drawn, admitted) <= post.block, "this node has not seen the draw's block", drawn, "Retry in a moment.")
-    last = last_opening_block(drawn, parameters_of(post.state))
+    parameters = parameters_of(post.state)
+    last = min(last_opening_block(drawn, parameters), last_case_block(papers.order.message.reference_block, parameters))
     _require(post.block <= last, f"no court hears of this answer since block {last}", drawn, "Acknowledge it.")
 
 

@@ -17,6 +17,7 @@ from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
 from troth.node.orders.polling import poll
+from troth.node.orders.reading import worth_so_far
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
@@ -104,7 +105,7 @@ class OrderService:
     async def end(self, segments: Collection[Segment]) -> None:
         """Drop the sessions about these layers."""
         for name in [name for name, session in self._sessions.items() if session.seat.layers in segments]:
-            await self._drop(name)
+            await self._drop(name, own_choice=True)
 
     async def leave(self) -> None:
         """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
@@ -391,7 +392,9 @@ class OrderService:
             await self._context.engine.release(header.order)
         return Released(), b""
 
-    async def _drop(self, name: Name) -> None:
+    async def _drop(self, name: Name, *, own_choice: bool = False) -> None:
+        """End a session; what it computed and nobody asked the result of is its scheduler's debt for good, unless that
+        was this node's ``own_choice``."""
         session = self._sessions.pop(name, None)
         if session is None:
             return
@@ -403,7 +406,8 @@ class OrderService:
         async with session.lock:
             # Not before the message at hand is answered, which would begin a cache that nobody frees.
             if not session.text.telling.result:
-                await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work))
+                lost = 0 if own_choice else worth_so_far(session)
+                await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work, lost))
             await self._context.engine.forget(session.key)
 
     def _find(self, sender: Address, name: Name) -> SegmentSession:

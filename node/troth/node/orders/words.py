@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS words (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, kind TEXT NOT NULL, word BLOB NOT NULL,
     PRIMARY KEY (order_id, segment, kind)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS beginning (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS openings (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, subject BLOB NOT NULL, sealed BLOB NOT NULL,
     PRIMARY KEY (order_id, segment, subject)
@@ -58,6 +59,15 @@ class SignedWords:
     def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         database.create(SCHEMA)
+
+    def beginning(self, block: int) -> int:
+        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted."""
+        with self._database.transaction():
+            found = self._database.row("SELECT block FROM beginning")
+            if found is None:
+                found = (0 if self._database.row("SELECT 1 FROM begun") else block,)
+                self._database.write("INSERT INTO beginning VALUES (?)", *found)
+        return int(found[0])
 
     def begin(self, begun: BegunSegment) -> None:
         """Note that a segment is begun; a check may be begun again, an inference may not.

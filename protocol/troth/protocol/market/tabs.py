@@ -162,15 +162,14 @@ def acknowledge(book: PayerBook, number: int, fee: int) -> PayerBook:
 def resume(voucher: Voucher, orders: Iterable[Order]) -> PayerBook:
     """The book of a payer that lost its own, from the newest voucher that its key signed and its orders still open.
 
-    A payer that goes on from an old backup would only be refused, since its words would go backwards. Raises
-    InvalidVoucher where an outstanding order is not shown: what it may cost would be unknown.
+    A payer that goes on from an old backup would only be refused, since its words would go backwards. What the voucher
+    authorises and the payee does not show, it never took: it may have refused one of two orders that came together. A
+    payee that hides an order gains nothing, since owed is the largest sum that was shown, and never the sum of two.
     """
     require_sound(voucher)
     bounds = {order.sequence: order.max_fee for order in orders if order.tab == voucher.tab}
-    missing = set(outstanding(voucher)) - bounds.keys()
-    if missing:
-        raise InvalidVoucher("Outstanding orders are not shown", sorted(missing), "Ask the payee for these orders.")
-    left = {number: bounds[number] for number in outstanding(voucher)}
+    ordered = sorted(number for number in bounds if number <= voucher.sequence)
+    left = {number: bounds[number] for number in ordered if not is_acknowledged(voucher, number)}
     return PayerBook(voucher.tab, voucher.spent, voucher.sequence, voucher.acknowledged_through, left)
 
 

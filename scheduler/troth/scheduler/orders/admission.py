@@ -36,7 +36,9 @@ from troth.scheduler.errors import (
     AnswersUnacknowledged,
     BadRequest,
     BadSignature,
+    BlockForgotten,
     BlockTooOld,
+    BlockTooYoung,
     ClaimsUnacknowledged,
     GroupTooSmall,
     NodeUnpaid,
@@ -113,7 +115,8 @@ async def admit(
     if sent.tab.payee != context.operator.address:
         raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {context.operator.address}.")
     request = _request(sent, offer)
-    if order.reference_block >= context.ledger.block or not context.ledger.state.tab_state(order.tab).known:
+    young = order.reference_block >= context.ledger.block - context.settled
+    if young or not context.ledger.state.tab_state(order.tab).known:
         # The client may have seen a block, or opened its tab, that was not followed yet.
         await context.ledger.catch_up()
     asked = _checked(context, sent, request, offer)
@@ -142,7 +145,9 @@ def _checked(context: SchedulerContext, sent: Submission, request: Request, offe
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
         raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
     _check_terms(order, request, offer)
-    _check_order(sent, view)
+    if order.reference_block < context.first:
+        raise BlockForgotten(order.reference_block, context.first)
+    _check_order(sent, view, context.settled)
     _check_stake(context, order)
     _check_due(context, sent, offer)
     _check_money(context, sent, view)
@@ -220,10 +225,12 @@ def _check_terms(order: Order, request: Request, offer: ClassOffer) -> None:
         raise PriceTooLow(what, most - order.max_fee, f"Sign an order with max_fee {most}, or a smaller max_tokens.")
 
 
-def _check_order(sent: Submission, view: OrderView) -> None:
+def _check_order(sent: Submission, view: OrderView, settled: int) -> None:
     block = sent.order.message.reference_block
     if block < view.block - view.reference_age:
         raise BlockTooOld(block, view.block, view.reference_age)
+    if settled and block > view.block - 1 - settled:
+        raise BlockTooYoung(block, view.block, settled)
     try:
         life.validate_order(sent.order, view)
     except InvalidSignature as error:

@@ -144,6 +144,11 @@ class SchedulerContext:
     keys: dict[Address, bytes] = field(default_factory=dict)
     """Compressed keys of nodes that told theirs (``orders.veiling``)."""
     organisations: Callable[[], OrganisationsState] = OrganisationsState
+    settled: int = 0
+    """How many blocks follow an order's reference block, beside the newest: who is drawn depends on what stood there,
+    and an admission that a reorganisation has made wrong convicts its scheduler."""
+    first: int = 0
+    """The oldest reference block of an order that is taken: whoever lost its disk does not know what it admitted."""
     suspects: SuspectList | None = None
     """By verifiers' notes, where the operator put them together: prices advise more checks of their groups."""
 

@@ -147,6 +147,7 @@ def price_list(context: SchedulerContext) -> dict[str, object]:
             checks=offers_checks(offer, state, block),
             check_rate=check_rate(offer, state, block, context.suspects),
             decimals=context.asset_decimals,
+            settled=context.settled,
             rated=None if word is everybody_trusted else rated_nodes(offer, state, block, word),
             deployments=context.organisations().paying_for(offer.served.class_id),
         )

@@ -132,6 +132,7 @@ def price_entry(
     checks: bool,
     check_rate: int,
     decimals: int,
+    settled: int = 0,
     rated: Mapping[str, int] | None = None,
     deployments: Sequence[HostedDeployment] = (),
 ) -> dict[str, object]:
@@ -139,6 +140,7 @@ def price_entry(
 
     Args:
         check_rate: the rate of checks that clients are advised to order.
+        settled: blocks that follow an order's reference block, beside the newest.
         rated: what the committee says of its nodes, where this scheduler follows it.
         deployments: of organisations that have this class hosted, where this scheduler follows them.
     """
@@ -164,6 +166,7 @@ def price_entry(
             "check_price": str(rules.check_price),
             "fee_cap": str(rules.fee_cap),
             "checks": checks,
+            "settled_blocks": settled,
             "per": str(PER),
             **({} if rated is None else {"reputation": dict(rated)}),
             **({"deployed_by": _deployed_by(deployments, offer.model.layers)} if deployments else {}),

@@ -6,13 +6,16 @@ well. An objection is answered with the order, its results and a fresh draw.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 import msgspec
 
 from troth.chain.errors import ChainRejected
+from troth.chain.rounds import rounds
 from troth.protocol.market import claims, leaves, messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.errors import InvalidClaim
@@ -34,6 +37,8 @@ log = logging.getLogger(__name__)
 
 CLAIM_GAS = 110_000
 """Of a claim and its settlement."""
+ANSWERED_TOGETHER = 64
+"""Objections that are answered at once, those with the nearest deadline first."""
 PATIENCE_LAGS = 3
 """Lags after its answer for which an order that is not acknowledged is waited for on an open tab."""
 MOST_OBJECTIONS = 4
@@ -42,7 +47,7 @@ MOST_OBJECTIONS = 4
 
 async def claim_due(context: SchedulerContext, times: int) -> None:
     """File what is due; raises ChainError."""
-    for filing in filings(context, times):
+    for filing in await filings(context, times):
         await context.database.commit(filing.kept)
         log.info("%d orders are claimed: %d", len(filing.amounts), filing.total)
         await _unless_refused(context, filing.call)
@@ -59,19 +64,25 @@ class Filing:
     kept: Statement
 
 
-def filings(books: ClientBooks, times: int, *, young: bool = False) -> list[Filing]:
+async def filings(books: ClientBooks, times: int, *, young: bool = False) -> list[Filing]:
     """What is worth ``times`` the gas of claiming it; ``young``: also what clients may still acknowledge."""
     found = []
     for held in books.client_tabs:
-        record = books.ledger.state.tabs.get(messages.tab_id(held.tab))
-        if record is None or record.claim is not None or held.best is None or not record.known:
-            continue
-        amounts = _claimable(books, held, closing=young or record.closes_at > 0)
-        cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
-        # A tab that closes is claimed for whatever is more than the gas: there is no other day.
-        if _gain(books, held, sum(amounts.values())) > cost * (min(times, 1) if record.closes_at else times):
-            found += _filing(books, held, amounts)
+        found += _filings_of(books, held, times, young=young)
+        await rounds.give_way()
     return found
+
+
+def _filings_of(books: ClientBooks, held: ClientTab, times: int, *, young: bool) -> list[Filing]:
+    record = books.ledger.state.tabs.get(messages.tab_id(held.tab))
+    if record is None or record.claim is not None or held.best is None or not record.known:
+        return []
+    amounts = _claimable(books, held, closing=young or record.closes_at > 0)
+    cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
+    # A tab that closes is claimed for whatever is more than the gas: there is no other day.
+    if _gain(books, held, sum(amounts.values())) <= cost * (min(times, 1) if record.closes_at else times):
+        return []
+    return _filing(books, held, amounts)
 
 
 def _gain(books: ClientBooks, held: ClientTab, worth: int) -> int:
@@ -120,16 +131,33 @@ async def attend_claims(context: SchedulerContext) -> None:
 
     What the chain refuses of one claim, such as a leaf that fell since, keeps no other claim waiting.
     """
-    state, block = context.ledger.state, context.ledger.block
+    state, block, me = context.ledger.state, context.ledger.block, context.operator.address
+    own = list[tuple[Tab, ClaimRecord]]()
     for record in state.tabs.values():
-        if record.tab.payee != context.operator.address or record.claim is None:
-            continue
-        for number, objection in sorted(record.claim.objections.items(), key=lambda one: one[1].deadline):
-            if block <= objection.deadline:
-                await _unless_refused(context, await _answer(context, record.tab, record.claim, number))
-        if not record.claim.objections and block >= record.claim.state.settles_at:
-            settle = build(context.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state)
-            await _unless_refused(context, settle)
+        await rounds.give_way()
+        if record.tab.payee == me and record.claim is not None:
+            own.append((record.tab, record.claim))
+    asked = [
+        (objection.deadline, tab, claim, number)
+        for tab, claim in own
+        for number, objection in claim.objections.items()
+        if block <= objection.deadline
+    ]
+    # Not one a block: whoever asks for more than a window has blocks would have what was not shown in time struck.
+    asked.sort(key=itemgetter(0))
+    for start in range(0, len(asked), ANSWERED_TOGETHER):
+        together = asked[start : start + ANSWERED_TOGETHER]
+        answers = [_show(context, tab, claim, number) for _, tab, claim, number in together]
+        for failed in await asyncio.gather(*answers, return_exceptions=True):
+            if isinstance(failed, BaseException):
+                raise failed
+    for tab, claim in own:
+        if not claim.objections and block >= claim.state.settles_at:
+            await _unless_refused(context, build(context.ledger.contracts, Part.BANK, "settle", tab, claim.state))
+
+
+async def _show(context: SchedulerContext, tab: Tab, claim: ClaimRecord, number: int) -> None:
+    await _unless_refused(context, await _answer(context, tab, claim, number))
 
 
 async def _unless_refused(context: SchedulerContext, call: PartCall | None, spends: int = 0) -> None:
@@ -187,6 +215,7 @@ async def attend_nodes_claims(context: SchedulerContext) -> None:
     """
     block, parameters, state = context.ledger.block, context.ledger.parameters, context.ledger.state
     for record in state.tabs.values():
+        await rounds.give_way()
         claim = record.claim
         if record.tab.payer != context.operator.address:
             continue

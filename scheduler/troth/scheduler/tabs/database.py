@@ -22,6 +22,7 @@ _Waiting = tuple[Sequence[Statement], "asyncio.Future[None]"]
 
 FORMAT = 2
 _SCHEMA = """
+CREATE TABLE IF NOT EXISTS beginning (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS client_tab (tab BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS client_number (
   tab BLOB NOT NULL, number INTEGER NOT NULL, worth TEXT NOT NULL, order_id BLOB NOT NULL, block INTEGER NOT NULL,
@@ -97,6 +98,12 @@ class SchedulerDatabase:
         """Rows of a query."""
         with self._reading:
             return self._reader.execute(query, values).fetchall()
+
+    async def beginning(self, block: int) -> int:
+        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted."""
+        begun = 0 if self.read("SELECT 1 FROM client_tab LIMIT 1") else block
+        await self.commit(("INSERT INTO beginning SELECT ? WHERE NOT EXISTS (SELECT 1 FROM beginning)", (begun,)))
+        return int(self.read("SELECT block FROM beginning")[0][0])
 
     def truncate(self) -> None:
         """Move the write-ahead log into the file, so that deleted text is not found there either."""

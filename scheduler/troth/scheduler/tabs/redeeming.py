@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 from collections.abc import Sequence
 
+from troth.chain.rounds import rounds
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -27,7 +29,7 @@ async def redeem(context: SchedulerContext, times: int) -> int:
 
     How many vouchers were sent; raises ChainError.
     """
-    chosen = redeemable(context, times)
+    chosen = await redeemable(context, times)
     if not chosen:
         return 0
     block = await context.ledger.execute(redeem_call(context.ledger.contracts, chosen))
@@ -35,10 +37,15 @@ async def redeem(context: SchedulerContext, times: int) -> int:
     return len(chosen)
 
 
-def redeemable(books: ClientBooks, times: int) -> list[ClientTab]:
+async def redeemable(books: ClientBooks, times: int) -> list[ClientTab]:
     """The tabs whose best word is worth that, dearest first, as many as go into one call."""
-    worth = [held for held in books.client_tabs if held.best is not None and _is_worth(books, held, times)]
-    return sorted(worth, key=lambda held: payable(books, held), reverse=True)[:MOST_TABS]
+    found = []
+    for held in books.client_tabs:
+        worth = payable(books, held) if held.best is not None else 0
+        if worth and _is_worth(books, held, worth, times):
+            found.append((worth, held))
+        await rounds.give_way()
+    return [held for _, held in heapq.nlargest(MOST_TABS, found, key=lambda one: one[0])]
 
 
 def redeem_call(contracts: Contracts, chosen: Sequence[ClientTab]) -> PartCall:
@@ -55,10 +62,7 @@ def payable(books: ClientBooks, held: ClientTab) -> int:
     return min(max(held.book.payable - state.redeemed, 0), state.balance)
 
 
-def _is_worth(books: ClientBooks, held: ClientTab, times: int) -> bool:
-    worth = payable(books, held)
-    if not worth:
-        return False
-    state = books.ledger.state.tab_state(messages.tab_id(held.tab))
+def _is_worth(books: ClientBooks, held: ClientTab, worth: int, times: int) -> bool:
     cost = REDEEM_GAS * books.ledger.parameters.gas_price // PER
-    return worth >= times * cost or (state.closes_at > 0 and worth > cost)
+    closes_at = books.ledger.state.tab_state(messages.tab_id(held.tab)).closes_at
+    return worth >= times * cost or (closes_at > 0 and worth > cost)

@@ -290,6 +290,8 @@ written = "{LISTED.written}"
 deposit = "{TAB}"
 least = "{TAB // 4}"
 redeem_times = 1
+[limits]
+settled_blocks = 0
 [[serve]]
 class = "0x{stage.class_id.hex()}"
 ends = [{stage.model.layers}]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.chain.rounds import rounds
 from troth.node.engine.interface import TokenStep
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.row_store import RowStore
 from troth.node.engine.vllm.sampling_words import shake_words
 from troth.node.errors import EngineError
-from troth.transport.event_loop import rounds
 
 PAST_THE_CACHE = {"max_tokens": 1, "skip_reading_prefix_cache": True}
 

@@ -1,0 +1,30 @@
+"""Records that begin after their node was registered: what it may have signed before is not in them.
+
+A node whose disk was lost has its key from a backup, and no word of what it signed. Any of its schedulers could send an
+order again that it served, and convict it by its second result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from troth.node.orders.context import NodeContext
+from troth.protocol.market.checks import first_reference_block
+from troth.protocol.market.views import parameters_of
+
+
+async def with_first_block(context: NodeContext) -> NodeContext:
+    """The context of a node that takes no order which it may have signed before its records began."""
+    ground, words = context.ground, context.stores.words
+    begun = await context.write(lambda: words.beginning(ground.block))
+    party = ground.state.parties.get(context.me)
+    if party is None:
+        return context
+    return replace(context, first=first_reference_block(begun, party.registered.block, parameters_of(ground.state)))
+
+
+def begins_later(context: NodeContext | None, block: int) -> list[str]:
+    """Why no work comes yet, after such a beginning."""
+    if context is None or block > context.first:
+        return []
+    return [f"its records are new, and older ones may be lost: it takes orders over blocks from {context.first} on"]

@@ -1,0 +1,130 @@
+"""A node or a scheduler that lost its disk, and begins with empty records: it signs nothing a second time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.order_market import BLOCK
+from support.order_network import Network, Ordered, build
+from support.tab_scene import Asked, TabScene, history_of
+from support.tabs_stage import PARAMETERS
+
+from troth.node.errors import NotAssigned
+from troth.node.orders.beginning import with_first_block
+from troth.protocol.market import canonical, convictions
+from troth.protocol.market.checks import first_reference_block
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Admission
+from troth.protocol.types import Hash32
+from troth.scheduler.orders.beginning import first_block
+
+
+async def served_again(network: Network, ordered: Ordered) -> Ordered:
+    """The same order once more, as a scheduler that wants two words of its node would send it.
+
+    A machine that computes the very same rows signs another result, too: the salt of the heads is the scheduler's.
+    """
+    again = replace(ordered, tokens=[], rows=[], ends=[], results=[], head_salt=Hash32(b"\x99" * 32))
+    return await network.conclude(await network.infer(again))
+
+
+async def test_a_node_that_lost_its_records_signs_no_second_result(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    first = await network.serve()
+    node = network.nodes[first.nodes[0]]
+    await node.lose()
+    with pytest.raises(NotAssigned, match="records begin"):
+        await served_again(network, first)
+    network.ground.block = BLOCK + 20
+    later = await network.serve(network.order(reference_block=BLOCK + 10))
+    assert later.results
+
+
+async def test_without_that_it_would_be_convicted(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    first = await network.serve()
+    node = network.nodes[first.nodes[0]]
+    await node.lose(aware=False)
+    again = await served_again(network, first)
+    proven = convictions.two_results(first.results[0], again.results[0], node.domain)
+    assert (proven.convict, proven.fault) == (node.address, Fault.TWO_RESULTS)
+
+
+async def test_a_verifier_that_lost_its_records_commits_to_no_second_trace(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    first = await network.serve()
+    verifier = next(iter(network.drawn(first)[0].seats))
+    await network.verify(first, 0, verifier)
+    await network.nodes[verifier].lose()
+    with pytest.raises(NotAssigned, match="records begin"):
+        await network.verify(first, 0, verifier)
+
+
+async def test_records_that_began_with_the_node_hide_nothing(tmp_path: Path) -> None:
+    """Also after a restart, however old the records are."""
+    network = build(tmp_path)
+    first = await network.serve()
+    node = network.nodes[first.nodes[0]]
+    await node.restart()
+    assert (await with_first_block(node.context)).first == 0
+    assert first_reference_block(1_000, 901, PARAMETERS) == 0
+    assert first_reference_block(1_000, 899, PARAMETERS) == 1_003
+
+
+async def admitted_again(scene: TabScene, asked: Asked) -> Signed[Admission]:
+    """The same order once more, from a client that wants another node this time."""
+    others = ",".join(set(scene.nodes) - set(history_of(scene, asked).admitted.nodes))
+    await lose(scene)
+    body, headers = canonical.encode(asked.submission), {"troth-preferred": others}
+    answer = await scene.http.post("/v1/orders", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    found: Signed[Admission] = history_of(scene, asked).admitted.admission
+    return found
+
+
+async def lose(scene: TabScene) -> None:
+    """Its disk is gone: a start with the same key over an empty folder."""
+    await scene.stop()
+    shutil.rmtree(scene.folder)
+    scene.start()
+
+
+@pytest_asyncio.fixture
+async def scheduler(tmp_path: Path) -> AsyncIterator[TabScene]:
+    scene = TabScene(tmp_path / "scheduler")
+    scene.ledger.block = 500
+    scene.start()
+    yield scene
+    await scene.stop()
+
+
+async def test_a_scheduler_that_lost_its_records_admits_nothing_twice(scheduler: TabScene) -> None:
+    assert scheduler.database is not None
+    asked = await scheduler.send(scheduler.asked())
+    await lose(scheduler)
+    scheduler.first = await first_block(scheduler.database, scheduler.ledger, scheduler.context.operator.address)
+    await scheduler.stop()
+    scheduler.start()
+    status, error = await scheduler.refused(asked)
+    assert (status, error["code"]) == (409, "old_block")
+    assert "records are new" in error["message"]
+    scheduler.ledger.block += 10
+    again = await first_block(scheduler.database, scheduler.ledger, scheduler.context.operator.address)
+    assert again == scheduler.first == 503, "also after a restart"
+    later = await scheduler.send(scheduler.asked())
+    assert later.tokens
+
+
+async def test_without_that_it_would_be_convicted_too(scheduler: TabScene) -> None:
+    asked = await scheduler.send(scheduler.asked())
+    one = history_of(scheduler, asked).admitted.admission
+    other = await admitted_again(scheduler, asked)
+    order, view = asked.order, scheduler.context.view(asked.order, scheduler.client_tab)
+    proven = convictions.two_admissions(order, one, other, view)
+    assert (proven.convict, proven.fault) == (scheduler.context.operator.address, Fault.TWO_ADMISSIONS)
