@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical
 from troth.protocol.market.checks import Opened
-from troth.protocol.types import Address, address_to_bytes
+from troth.protocol.types import Address
 from troth.transport.sealing import seal
 
 
@@ -22,7 +22,7 @@ def line_of(kind: str, value: Any) -> dict[str, Any]:
 
 
 def sealed(one: Any, segment: int, party: Address, value: Opened) -> str:
-    context = bodies.opening_context(one.identifier, segment, address_to_bytes(party))
+    context = bodies.opening_context(one.identifier, segment, party)
     return "0x" + seal(canonical.encode(value), one.order.reply_key, context).hex()
 
 

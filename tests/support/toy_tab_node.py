@@ -43,7 +43,7 @@ from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
-from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.protocol.wire import Decoded, Received, Released, Rows
 from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts
 from troth.protocol.wire_fields import RowSignature
@@ -469,7 +469,7 @@ class ToyTabNode:
         if not view.rules.exact:
             tiles = checks.check_tiles(given.second_secret, shown, result, view.rules)
             opened = replace(opened, tiles=trace.open(tiles))
-        context = opening_context(Hash32(header.order), header.segment, address_to_bytes(self.address))
+        context = opening_context(Hash32(header.order), header.segment, self.address)
         return Unveiled(), seal(canonical.encode(opened), order.reply_key, context)
 
     def _inform(self, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:

@@ -415,7 +415,7 @@ async def test_a_node_that_was_drawn_and_gave_nothing_is_silent(tmp_path: Path) 
 
         def broken(_order: object, lines: list[object]) -> list[object]:
             kept = [line for line in lines if isinstance(line, dict) and line.get("type") == "admitted"]
-            return [*kept, {"type": "failed", "code": "node_silent", "message": "no answer", "retry_free": True}]
+            return [*kept, {"type": "failed", "code": "node_silent", "message": "no answer"}]
 
         stage.scheduler.tamper = broken
         (challenge,) = challenges_of([PromptOpening("00" * 32, "are you there?")], range(1), 16)

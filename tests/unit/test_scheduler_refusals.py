@@ -37,7 +37,7 @@ from troth.scheduler.errors import Busy
 from troth.scheduler.orders import admission
 from troth.scheduler.orders.http import price_list
 from troth.scheduler.orders.stream import Lines
-from troth.scheduler.tabs.overdue import overdue
+from troth.scheduler.tabs.fallen import overdue
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ async def test_down_until_its_scheduler_keeps_an_order_no_longer_it_ends_unpaid(
 async def test_of_a_forgotten_order_is_still_said_that_it_failed(phase: Phase, tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         identifier, last = await cut_off(stage, phase)
-        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": "", "retry_free": True}
+        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": ""}
         stage.scheduler.forgotten[identifier] = [failed]
         stage.world.block = last + 1
         session = await restarted(stage)

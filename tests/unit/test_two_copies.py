@@ -202,7 +202,7 @@ async def test_an_order_that_failed_after_it_was_taken_over_is_given_up(tmp_path
     async with copies(tmp_path) as two:
         _, second = two.sessions
         still_runs(two.stage.scheduler, [True])
-        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": "", "retry_free": True}
+        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": ""}
         two.stage.scheduler.tamper = lambda _one, lines: [lines[0], failed]
         with pytest.raises(OrderFailed):
             await two.ask(0, SELDOM)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from troth.chain.formats import SIGNED, OtherFormat, all_or_nothing, claim_format, private
+from troth.chain.formats import all_or_nothing
 from troth.committee.challenges import Openings, PromptOpening, root_of
 from troth.committee.epochs import EpochFile, ExaminedList
-from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.evidence import KnownEvidence
+from troth.committee.store import open_records
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import Address, Hash32
@@ -53,16 +52,7 @@ class EpochStore:
     """One member's file; calls from one event loop."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(private(path), isolation_level=None)
-        try:
-            claim_format(self._database, FORMAT, SIGNED)
-        except OtherFormat as error:
-            self._database.close()
-            raise MemberConfigurationInvalid("The records of epochs cannot be used", path, str(error)) from error
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")
-        self._database.executescript(_SCHEMA)
+        self._database = open_records(path, "The records of epochs", FORMAT, _SCHEMA)
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,6 @@ leader, lists and digests itself, and a member signs one update for an epoch and
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from troth.chain.adapter import Chain
-from troth.chain.formats import SIGNED, OtherFormat, claim_format, private
 from troth.chain.reputation import followed_reputation
-from troth.committee.errors import EpochRefused, MemberConfigurationInvalid, SignedOther
+from troth.committee.errors import EpochRefused, SignedOther
+from troth.committee.store import open_records
 from troth.protocol import committee_calls, typed_data, vrf
 from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
@@ -135,18 +134,11 @@ class EpochJournal:
     """What this member signed: one update for an epoch and seed, also after kill -9 (SQLite, synchronous)."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(private(path), isolation_level=None)
-        try:
-            claim_format(self._database, FORMAT, SIGNED)
-        except OtherFormat as error:
-            self._database.close()
-            raise MemberConfigurationInvalid("The journal of epochs cannot be used", path, str(error)) from error
-        self._database.execute("PRAGMA synchronous = FULL")
-        self._database.execute(
+        schema = (
             "CREATE TABLE IF NOT EXISTS signed (contract TEXT, epoch INTEGER, seed BLOB, digest BLOB NOT NULL, "
             "PRIMARY KEY (contract, epoch, seed)) WITHOUT ROWID"
         )
+        self._database = open_records(path, "The journal of epochs", FORMAT, schema)
 
     def claim(self, contract: Address, epoch: int, seed: Hash32, digest: Hash32) -> None:
         """Note what gets our signature, before it does; raises SignedOther, and then nothing may be signed."""

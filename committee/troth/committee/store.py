@@ -37,21 +37,27 @@ class VouchedRow(NamedTuple):
     until: int
 
 
+def open_records(path: Path, what: str, version: int, schema: str) -> sqlite3.Connection:
+    """A file of what a member signed, made where there is none; MemberConfigurationInvalid for one of another format.
+
+    A signature leaves only after its record is on disk, or a power cut could make this member sign twice.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
+    try:
+        claim_format(database, version, SIGNED)
+    except OtherFormat as error:
+        database.close()
+        raise MemberConfigurationInvalid(f"{what} cannot be used", path, str(error)) from error
+    database.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + schema)
+    return database
+
+
 class MemberStore:
     """One member's file."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
-        try:
-            claim_format(self._database, FORMAT, SIGNED)
-        except OtherFormat as error:
-            self._database.close()
-            raise MemberConfigurationInvalid("The member's records cannot be used", path, str(error)) from error
-        self._database.execute("PRAGMA journal_mode = WAL")
-        # A signature leaves only after its record is on disk, or a power cut could make this member sign twice.
-        self._database.execute("PRAGMA synchronous = FULL")
-        self._database.executescript(_SCHEMA)
+        self._database = open_records(path, "The member's records", FORMAT, _SCHEMA)
 
     def close(self) -> None:
         """Close the file."""

@@ -7,7 +7,6 @@ that who takes a member's disk later can sign nothing.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from troth.chain.formats import SIGNED, OtherFormat, claim_format, private
-from troth.committee.errors import MemberConfigurationInvalid, TicketsRefused
+from troth.committee.errors import TicketsRefused
+from troth.committee.store import open_records
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
 from troth.protocol.errors import ProtocolError
@@ -84,16 +83,8 @@ class TicketKeyStore:
     """One member's file; SQLite puts calls of several threads one after the other."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = sqlite3.connect(private(path), isolation_level=None, check_same_thread=False)
-        try:
-            claim_format(self._database, FORMAT, SIGNED)
-        except OtherFormat as error:
-            self._database.close()
-            raise MemberConfigurationInvalid("The keys of tickets cannot be used", path, str(error)) from error
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
-            self._database.execute(f"PRAGMA {pragma}")
-        self._database.executescript(_SCHEMA)
+        self._database = open_records(path, "The keys of tickets", FORMAT, _SCHEMA)
+        self._database.execute("PRAGMA secure_delete = ON")
 
     def close(self) -> None:
         """Close the file."""

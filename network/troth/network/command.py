@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from troth.network.description import NetworkDescription
     from troth.protocol.imprints.calls import ImprintKey
 
-Result = TypeVar("Result")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -161,7 +160,7 @@ def create(
         imprints=_keys(rpc, services.imprints or ()),
         services=services.rules(asset),
     ).checked()
-    plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
+    plan = asyncio.run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
     pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)
     warnings = [text for text in (warning_of(wish.parameters), pace) if text]
     told = showing.told_of_plan(wish, plan, warnings)
@@ -201,7 +200,7 @@ def describe(
     place = output.expanduser()
     if place.exists():
         raise CreationRefused("There is a file already", place, "Choose another --output.")
-    network = _run(
+    network = asyncio.run(
         creating.describe(
             rpc,
             name,
@@ -281,7 +280,7 @@ def probe(rpc: RpcOption = LOCAL_RPC, as_json: JsonOption = False) -> None:
     from troth.network import showing
     from troth.network.probing import probe_chain
 
-    found = _run(probe_chain(rpc))
+    found = asyncio.run(probe_chain(rpc))
     _tell(showing.told_of_chain(found), showing.chain_text(found), as_json)
     if found.unfit:
         raise typer.Exit(1)
@@ -312,7 +311,7 @@ def _broadcast(  # noqa: PLR0917
     assert keystore is not None  # _payer refused that
     key = load_account(keystore, read_password(password_file, purpose="the account that pays"))
     try:
-        made = _run(create_network(rpc, wish, plan, key, lambda line: typer.echo(line, err=True)))
+        made = asyncio.run(create_network(rpc, wish, plan, key, lambda line: typer.echo(line, err=True)))
     except KeyboardInterrupt:
         typer.echo("interrupted: the same command carries on where this one stopped", err=True)
         raise
@@ -327,7 +326,7 @@ def _verify(network: NetworkDescription, rpc: str) -> Any:
 
     if not rpc and not network.rpc:
         raise NetworkError("The file suggests no chain node", network.name, "Name one with --rpc.")
-    return _run(verifying.verify(network, rpc or network.rpc[0]))
+    return asyncio.run(verifying.verify(network, rpc or network.rpc[0]))
 
 
 def _payer(keystore: Path | None, broadcast: bool) -> Any:
@@ -370,7 +369,7 @@ def _keys(rpc: str, folders: Sequence[Path]) -> tuple[ImprintKey, ...]:
 
     if not folders:
         return ()
-    chain_id = _run(probe_chain(rpc)).chain_id
+    chain_id = asyncio.run(probe_chain(rpc)).chain_id
     return tuple(read_key(folder.expanduser(), chain_id).checking for folder in folders)
 
 
@@ -378,10 +377,6 @@ def _optional(text: str) -> Any:
     from troth.protocol.types import to_address
 
     return to_address(text) if text else None
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(work)
 
 
 def _tell(told: dict[str, Any], text: str, as_json: bool) -> None:

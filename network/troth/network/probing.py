@@ -85,9 +85,9 @@ class ProbedChain:
             raise ChainUnfit(what, f"chain {self.chain_id}", remedy)
 
 
-async def probe_chain(url: str, *, timeout: float | None = None) -> ProbedChain:
+async def probe_chain(url: str) -> ProbedChain:
     """Ask a node for everything. Raises ChainUnavailable if it does not answer at all."""
-    rpc = Rpc(url, timeout=timeout)
+    rpc = Rpc(url)
     try:
         chain_id = decoding.quantity(await rpc.request("eth_chainId"))
         newest = await _block(rpc, "latest")

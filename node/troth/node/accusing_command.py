@@ -16,7 +16,6 @@ from troth.node.court.holding import evidence_of
 from troth.node.court.proving import accused_text, require_again, rows_again
 from troth.node.errors import ConfigError
 from troth.node.imprinting_command import HiddenProof, accuse_hidden
-from troth.node.keyfiles import run
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.context import open_stores
@@ -42,7 +41,7 @@ def accuse_by(
     """
     configuration = load(home)
     key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
-    result: dict[str, Any] = run(_accuse(configuration, key, what, hidden, broadcast=broadcast))
+    result: dict[str, Any] = asyncio.run(_accuse(configuration, key, what, hidden, broadcast=broadcast))
     return result
 
 

@@ -24,7 +24,6 @@ from troth.node.court.holding import evidence_of
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.own_disputes import rejected_rows, require_other_rows
 from troth.node.errors import ConfigError
-from troth.node.keyfiles import run
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.context import open_stores
@@ -49,7 +48,7 @@ def dispute_by(
     """
     configuration = load(home)
     key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
-    result: dict[str, Any] = run(
+    result: dict[str, Any] = asyncio.run(
         _dispute(configuration, key, what, segment=segment, position=position, broadcast=broadcast)
     )
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,6 @@ from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
 from troth.node.deployments import node_words
 from troth.node.errors import NodeError
-from troth.node.keyfiles import run
 from troth.node.machine_checks import machine_findings, slice_finding
 from troth.node.orders.running import connect
 from troth.node.outside import (
@@ -134,9 +134,9 @@ async def _read(market: Market, part: Part, function: str, *arguments: object, r
 def status(home: Path) -> dict[str, Any]:
     """On chain: role, slice, stake, seats, credit, gas money. Process: ready or the reasons why not."""
     configuration = load(home)
-    seen: OnMarket = run(ask(configuration))
-    rated = {} if configuration.reputation is None else run(own_reputation(configuration, seen.operator))
-    served = {} if configuration.organisations is None else run(own_contribution(configuration, seen.operator))
+    seen: OnMarket = asyncio.run(ask(configuration))
+    rated = {} if configuration.reputation is None else asyncio.run(own_reputation(configuration, seen.operator))
+    served = {} if configuration.organisations is None else asyncio.run(own_contribution(configuration, seen.operator))
     return {
         "operator": seen.operator,
         "role": seen.role.name.lower(),
@@ -152,7 +152,7 @@ def status(home: Path) -> dict[str, Any]:
         "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "accuses": _accuses(configuration),
-        "disputes": run(own_disputes(configuration, seen.operator)),
+        "disputes": asyncio.run(own_disputes(configuration, seen.operator)),
         "endpoint": configuration.endpoint,
         "tunnel": configuration.tunnel,
         **({"reputation": rated} if rated else {}),
@@ -208,7 +208,7 @@ def examining(home: Path, *, machine: bool = True) -> Iterator[HealthFinding]:
     state = process_state(configuration)
     patience = TRIED_AGAIN_SECONDS if machine and state.get("ready") else 0.0
     try:
-        found: LookedAround = run(look_around(configuration, patience))
+        found: LookedAround = asyncio.run(look_around(configuration, patience))
     except (ChainError, KeystoreError, NodeError) as error:
         yield HealthFinding("rpc", False, error.what, error.remedy)
         yield from machine_findings(configuration, None) if machine else ()
@@ -234,7 +234,7 @@ def confidential_findings(configuration: NodeConfiguration) -> list[HealthFindin
     if entry is None or not isinstance(entry.attester, LinuxMachine):
         return []
     try:
-        run(entry.attester.require_quote())
+        asyncio.run(entry.attester.require_quote())
     except MachineUnable as error:
         return [HealthFinding("confidential", False, error.what, error.remedy)]
     trusted = f"this guest makes quotes; it speaks to {len(entry.trusted)} measurements"

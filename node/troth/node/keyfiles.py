@@ -1,10 +1,8 @@
-"""Keyfiles that a command was told of, and its coroutine."""
+"""Keyfiles that a command was told of."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 from troth.chain.keystore import Key, load_account, read_password
 from troth.node.errors import ConfigError
@@ -15,8 +13,3 @@ def open_keystore(keystore: Path | None, password_file: Path | None, purpose: st
     if keystore is None:
         raise ConfigError(f"no keyfile for {purpose}", "none named", f"Name it with {option}.")
     return load_account(keystore, read_password(password_file, purpose=purpose))
-
-
-def run(coroutine: Any) -> Any:
-    """Run a command's coroutine to its end."""
-    return asyncio.run(coroutine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
-from troth.node.keyfiles import open_keystore, run
+from troth.node.keyfiles import open_keystore
 from troth.node.models.folder import find_model
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
@@ -98,7 +99,7 @@ def register(
             joining = Joining(configuration, operator, owner, payout, stake, wanted)
             return await join(market, joining, broadcast=broadcast)
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result
 
 
@@ -201,7 +202,7 @@ def show_asks(home: Path) -> dict[str, Any]:
             }
             return {"operator": operator, "block": block, "asks": asks, **described(await asset_of(market))}
 
-    result: dict[str, Any] = run(read())
+    result: dict[str, Any] = asyncio.run(read())
     return result
 
 
@@ -266,7 +267,7 @@ def top_up(
             told = await carry_out_paying(market, call, added, TransactionSender.of(payer), broadcast=broadcast)
             return {**told, "added_units": str(added), **described(asset)}
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result
 
 
@@ -298,7 +299,7 @@ def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict
             told = await carry_out_all(market, calls, TransactionSender.of(key), broadcast=broadcast)
             return {**total, **described(asset), "calls": told}
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result
 
 
@@ -340,7 +341,7 @@ def move(
             asked = {text_of(one): shown(wanted[one]) for one in segments}
             return {**told, "before": former, "asks": asked, **described(asset)}
 
-    told: dict[str, Any] = run(send())
+    told: dict[str, Any] = asyncio.run(send())
     told |= {"slice": text_of(hosted), "segments": [text_of(segment) for segment in segments]}
     if broadcast:
         write_slice(home, hosted, segments)
@@ -377,5 +378,5 @@ def _by_operator(
             standing = {"role": Role(role).name.lower(), "exit_block": exit_block or None}
             return {**told, **standing, **words, **described(asset)}
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result

@@ -5,6 +5,7 @@ The events that it follows have a file of their own: the running node's is for o
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +25,6 @@ from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import NodeDatabase
 from troth.node.errors import NodeStorageError
-from troth.node.keyfiles import run
 from troth.node.orders.context import RECORDS
 from troth.node.orders.notes import Notes
 from troth.node.orders.running import connect
@@ -80,7 +80,7 @@ def _look(home: Path, told: Callable[[NodeMoney], dict[str, Any]]) -> dict[str, 
         async with looking(configuration) as looked:
             return {**told(looked), **described(await asset_of(looked.market))}
 
-    result: dict[str, Any] = run(look())
+    result: dict[str, Any] = asyncio.run(look())
     return result
 
 
@@ -124,7 +124,7 @@ def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[s
             asset = await asset_of(looked.market)
             return {**total, **described(asset), **done, **gas_warning(done, amount, asset)}
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result
 
 
@@ -147,7 +147,7 @@ def claim(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[st
             gain = {"gain_units": str(sum(one.gain for one in made)), **described(await asset_of(looked.market))}
             return {"tabs": len(made), **gain, "calls": told}
 
-    result: dict[str, Any] = run(send())
+    result: dict[str, Any] = asyncio.run(send())
     return result
 
 

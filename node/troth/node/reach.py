@@ -25,7 +25,6 @@ from troth.chain.sending import TransactionSender, carry_out
 from troth.node.configuration import AskedRouter, NodeConfiguration, load
 from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
-from troth.node.keyfiles import run
 from troth.node.orders.running import connect
 from troth.node.outside import SchedulerWord
 from troth.protocol.market.calls import build
@@ -117,7 +116,7 @@ def change_reach(
             call = build(market.contracts, Part.REGISTRY, "setEndpoint", key.address, found, pin)
             return {"endpoint": found, **await carry_out(market, call, TransactionSender.of(key), broadcast=broadcast)}
 
-    told: dict[str, Any] = run(send())
+    told: dict[str, Any] = asyncio.run(send())
     if broadcast:
         write_endpoint(home, told["endpoint"], lender)
         told["next"] = "restart the node: it reads node.toml when it starts"

@@ -205,7 +205,6 @@ async def deploy_market(
     services: ServiceRules | None = None,
     record: DeploymentRecord | None = None,
     report: Report = lambda step, receipt: None,
-    request_timeout: float | None = None,
     receipt_timeout: float = RECEIPT_TIMEOUT,
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
@@ -217,7 +216,7 @@ async def deploy_market(
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
     """
-    rpc = Rpc(url, timeout=request_timeout)
+    rpc = Rpc(url)
     try:
         chain_id = decoding.quantity(await rpc.request("eth_chainId"))
         sender = Transactions(rpc, chain_id, decode_error)
@@ -237,7 +236,7 @@ async def deploy_market(
             first = min(receipt.block for receipt in maker.receipts)
         else:
             first = (await find_deployed(url, maker.factory, contracts.bank)).meta.block
-        chain = Chain(Rpc(url, timeout=request_timeout), chain_id, contracts.bank)
+        chain = Chain(Rpc(url), chain_id, contracts.bank)
     except BaseException:
         await rpc.close()
         raise

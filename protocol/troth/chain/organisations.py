@@ -69,7 +69,6 @@ async def read_organisations(
     registry: Address,
     *,
     block: int | None = None,
-    chain_id: int | None = None,
 ) -> OrganisationsReading:
     """Read both contracts' logs up to a block, or to the newest.
 
@@ -82,7 +81,7 @@ async def read_organisations(
         ChainError: the node cannot be used.
         InvalidField: events that cannot follow each other.
     """
-    async with await Chain.connect(rpc, place.contract, chain_id=chain_id) as chain:
+    async with await Chain.connect(rpc, place.contract) as chain:
         last = await chain.block_number() if block is None else block
         events: list[OrganisationEvent] = []
         await _each(chain, place.start_block, last, lambda log: events.append(parse_organisation_log(log)))
@@ -97,11 +96,11 @@ async def read_organisations(
     if state.deployed.registry != registry:
         what = "The contract belongs to another market"
         raise WrongChain(what, place.contract, "Name the contract of this deployment, or its --factory.")
-    record = await _record(rpc, state.deployed.reputation, market, last, chain_id)
+    record = await _record(rpc, state.deployed.reputation, market, last)
     return OrganisationsReading(place, state, record, last, tuple(steps))
 
 
-async def _record(rpc: str, contract: Address, market: State, last: int, chain_id: int | None) -> ServiceRecord:
+async def _record(rpc: str, contract: Address, market: State, last: int) -> ServiceRecord:
     """What Reputation said; it stands since before Organisations, and each score is computed again."""
     ratings: dict[Address, list[NodeRated]] = {}
     states = [ReputationState()]
@@ -114,7 +113,7 @@ async def _record(rpc: str, contract: Address, market: State, last: int, chain_i
         if isinstance(event, NodeRated):
             ratings.setdefault(event.node, []).append(event)
 
-    async with await Chain.connect(rpc, contract, chain_id=chain_id) as chain:
+    async with await Chain.connect(rpc, contract) as chain:
         await _each(chain, 0 if market.deployed is None else market.deployed.meta.block, last, take)
     deployed = states[0].deployed
     if deployed is None:

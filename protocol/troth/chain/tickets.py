@@ -43,9 +43,7 @@ class TicketsReading:
     holdings: int | None = None
 
 
-async def read_tickets(
-    rpc: str, place: TicketsContract, market: State, *, block: int | None = None, chain_id: int | None = None
-) -> TicketsReading:
+async def read_tickets(rpc: str, place: TicketsContract, market: State, *, block: int | None = None) -> TicketsReading:
     """Read the contract's logs up to a block, or to the newest.
 
     Args:
@@ -55,7 +53,7 @@ async def read_tickets(
         WrongChain: the contract is no Tickets, or belongs to another market.
         ChainError: the node cannot be used.
     """
-    async with await Chain.connect(rpc, place.contract, chain_id=chain_id) as chain:
+    async with await Chain.connect(rpc, place.contract) as chain:
         last = await chain.block_number() if block is None else block
         events: list[TicketEvent] = []
         for start in range(place.start_block, last + 1, SPAN):

@@ -30,6 +30,8 @@ from troth.transport.errors import OverlayError
 log = logging.getLogger(__name__)
 
 DELIVERY_SECONDS = 10.0
+AGAIN_SECONDS = 5.0
+"""Until something that ended, and should not have, is begun again."""
 WARM_SECONDS = 5.0
 """Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
 
@@ -142,9 +144,9 @@ async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitabl
         await asyncio.sleep(seconds)
 
 
-async def supervised(name: str, work: Callable[[], Awaitable[object]], pause: float = 5.0) -> None:
+async def supervised(name: str, work: Callable[[], Awaitable[object]]) -> None:
     """Something that should never end, begun again whenever it does."""
-    await _forever(Failing(name), pause, work)
+    await _forever(Failing(name), AGAIN_SECONDS, work)
 
 
 def nodes_of(orders: Orders) -> list[Address]:

@@ -6,7 +6,6 @@ import json
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
 
 from troth.testnet.errors import MissingTool
@@ -50,9 +49,7 @@ def has_anvil() -> bool:
         return False
 
 
-def start_anvil(
-    processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil", options: Sequence[str] = ()
-) -> tuple[Child, str]:
+def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0) -> tuple[Child, str]:
     """Start a chain that mines every `block_seconds` (0: a block a transaction) and return it with its RPC address."""
     port = free_port()
     command = [
@@ -67,11 +64,10 @@ def start_anvil(
         # Otherwise it writes every block's state to the home folder: gigabytes, which a kill leaves there.
         "--prune-history",
         str(STATES),
-        *options,
     ]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]
-    child = processes.start(name, command)
+    child = processes.start("anvil", command)
     address = f"http://127.0.0.1:{port}"
     wait_until(lambda: rpc_answers(address), "The local chain's first answer", 30, [child])
     return child, address

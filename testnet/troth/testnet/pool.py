@@ -77,13 +77,12 @@ class PoolNetwork(LocalNetwork):
             found: dict[str, Any] = client.get("/v1/placement").json()[self.execution_class]
             return found
 
-    def wait_placed(self, seconds: float = PLACED_SECONDS) -> dict[str, Any]:
+    def wait_placed(self) -> dict[str, Any]:
         """Wait until every node hosts and serves what is planned, and every layer has its parties."""
         parties = [self.scheduler, *self.nodes.values()]
         children = [party.child for party in parties if party.child is not None]
-        wait_until(
-            lambda: _settled(self.placement(), len(self.nodes)), "every node hosting its slice", seconds, children
-        )
+        placed = lambda: _settled(self.placement(), len(self.nodes))  # noqa: E731
+        wait_until(placed, "every node hosting its slice", PLACED_SECONDS, children)
         return self.placement()
 
     def _command(self, name: str, *arguments: object) -> list[str]:

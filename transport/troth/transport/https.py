@@ -40,12 +40,12 @@ def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> 
     )
 
 
-def pinned_sync_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.Client:
+def pinned_sync_client(endpoint: str, tls_key_hash: bytes) -> httpx.Client:
     """The same for code that is not asynchronous."""
     return httpx.Client(
         base_url=_address(endpoint),
         verify=pinned_context(tls_key_hash),
-        timeout=timeout,
+        timeout=30.0,
         limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
         trust_env=False,
         follow_redirects=False,

@@ -40,7 +40,7 @@ from troth.protocol.market.life import Check
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Opinion
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, address_to_bytes, to_address
+from troth.protocol.types import Address, to_address
 from troth.transport.errors import OverlayError, SealBroken
 from troth.transport.sealing import unseal
 
@@ -349,7 +349,7 @@ def parts_of(
 
 
 def _open(served: ServedOrder, segment: int, party: Address, sealed: bytes, key: Key) -> Opened | None:
-    context = bodies.opening_context(served.entry.identifier, segment, address_to_bytes(party))
+    context = bodies.opening_context(served.entry.identifier, segment, party)
     try:
         plain = unseal(sealed, reply_secret(key, served.order.request_hash), context)
         return canonical.decode(Opened, plain, OPENING_LIMIT)

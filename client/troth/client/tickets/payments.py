@@ -161,7 +161,7 @@ class TicketPayments:
 
     async def _key(self, epoch: int, denomination: int) -> TicketKey:
         digest = await self.own.chain.read(messages.dealing_of(epoch))
-        keys = await epoch_keys(await self.own.membership(), epoch, digest, self.own.ask)
+        keys = await epoch_keys(await self.own.membership(), epoch, digest)
         return TicketKey(epoch, denomination, keys.chain_keys[denomination])
 
     async def _spent(self, tickets: Sequence[OwnTicket]) -> list[Address]:

@@ -19,7 +19,7 @@ from troth.client.errors import ConfigurationError, TicketsUnusable, Transaction
 from troth.client.orders.session import following
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.opening import OpeningCalls, carry_out
-from troth.client.tickets.members import Ask, ask_member, epoch_keys, signed_tickets
+from troth.client.tickets.members import epoch_keys, signed_tickets
 from troth.client.tickets.store import OwnPurchase, TicketStore
 from troth.overlay.directory.listing import CommitteeMembership, read_membership
 from troth.protocol.amounts import Asset
@@ -48,7 +48,7 @@ SIGNING_SECONDS, ASKED_EVERY = 90.0, 2.0
 
 @dataclass
 class TicketSession:
-    """A client's tickets of one contract; ``ask`` reaches members."""
+    """A client's tickets of one contract."""
 
     purse: Purse
     configuration: ClientConfiguration
@@ -58,7 +58,6 @@ class TicketSession:
     store: TicketStore
     rules: TicketRules
     asset: Asset
-    ask: Ask
     _secret: bytes | None = field(default=None, repr=False)
 
     # ---- secrets
@@ -152,9 +151,9 @@ class TicketSession:
     async def _signed(self, own: OwnPurchase) -> tuple[Address, ...]:
         membership = await self.membership()
         digest = await self.chain.read(messages.dealing_of(own.purchase.epoch))
-        keys = await epoch_keys(membership, own.purchase.epoch, digest, self.ask)
+        keys = await epoch_keys(membership, own.purchase.epoch, digest)
         secrets = ticket_secrets(self.seed(own.number), own.purchase.count)
-        made = await signed_tickets(membership, keys, own.purchase, secrets, self.ask)
+        made = await signed_tickets(membership, keys, own.purchase, secrets)
         self.store.add_tickets(own.number, [one.name for one in secrets], made.signatures)
         return made.liars
 
@@ -234,9 +233,7 @@ class TicketSession:
 
 
 @asynccontextmanager
-async def ticket_session(
-    purse: Purse, configuration: ClientConfiguration, ask: Ask = ask_member
-) -> AsyncIterator[TicketSession]:
+async def ticket_session(purse: Purse, configuration: ClientConfiguration) -> AsyncIterator[TicketSession]:
     """Connect to the chain and open the file of tickets; raises ConfigurationError where no contract is named."""
     if not configuration.tickets:
         raise ConfigurationError("No tickets are configured", "tickets is empty", "Name the contract with --tickets.")
@@ -251,4 +248,4 @@ async def ticket_session(
         assert follower.state.deployed is not None
         asset = await read_asset(market, follower.state.deployed.parameters.asset)
         rules = await chain.read(messages.rules())
-        yield TicketSession(purse, configuration, market, follower, chain, store, rules, asset, ask)
+        yield TicketSession(purse, configuration, market, follower, chain, store, rules, asset)

@@ -28,7 +28,7 @@ MOST_DIMENSIONS = 2
 
 
 class OpenedWeights:
-    """The weights of a folder. WordsOpening a leaf hashes the whole model once."""
+    """The weights of a folder. Opening a leaf hashes the whole model once."""
 
     def __init__(self, folder: ModelFolder) -> None:
         self._folder = folder

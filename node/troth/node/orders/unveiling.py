@@ -20,6 +20,7 @@ from troth.protocol import typed_data
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery
+from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
@@ -27,11 +28,9 @@ from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments
 from troth.protocol.market.signed import Order, TraceCommitment
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout, TileOpening
-from troth.protocol.types import Address, Hash32, address_to_bytes
+from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Unveil, Unveiled
 from troth.transport.sealing import seal
-
-CONTEXT = b"troth opening "
 
 
 async def unveil(context: NodeContext, post: Post, header: Unveil, payload: memoryview) -> tuple[Unveiled, bytes]:
@@ -141,11 +140,6 @@ async def _opened(
         return layout.commit(rows).open(indices)
 
     return Opened(root, salt, await asyncio.to_thread(tiles))
-
-
-def opening_context(order_id: Hash32, segment: int, operator: Address) -> bytes:
-    """What a sealed opening is sealed for."""
-    return CONTEXT + order_id + bytes([segment]) + address_to_bytes(operator)
 
 
 def sealed_opening(opened: Opened, order: Order, order_id: Hash32, segment: int, operator: Address) -> bytes:

@@ -138,11 +138,11 @@ def link_client_context(tls_key_hash: bytes, protocol: str = ALPN) -> ssl.SSLCon
     return context
 
 
-async def dial(place: PinnedAddress, owner: LinkOwner, seconds: float, context: ssl.SSLContext | None = None) -> Link:
+async def dial(place: PinnedAddress, owner: LinkOwner, seconds: float) -> Link:
     """An open link to `place`; raises WrongTlsKey or ChannelUnavailable."""
     address = f"{place.host}:{place.port}"
     loop = asyncio.get_running_loop()
-    tls = context or link_client_context(place.tls_key_hash)
+    tls = link_client_context(place.tls_key_hash)
     try:
         async with asyncio.timeout(seconds):
             _, link = await loop.create_connection(

@@ -38,7 +38,7 @@ class KnownSession:
         self.paths: OrderedDict[bytes, KnownPath] = OrderedDict()
         self.requests: dict[bytes, Answering] = {}
         self.last_used = 0.0
-        self._over: OrderedDict[bytes, AnswerKind] = OrderedDict()
+        self._ended: OrderedDict[bytes, AnswerKind] = OrderedDict()
 
     def under_way(self) -> int:
         """Requests whose answer has not been sent whole."""
@@ -50,7 +50,7 @@ class KnownSession:
 
     def word_on(self, request: bytes) -> AnswerKind | None:
         """What is said to what still comes of a request that ended here lately, which starts nothing."""
-        return self._over.get(request)
+        return self._ended.get(request)
 
     def refuse(self, request: bytes) -> AnswerKind:
         """Its other cloves hear the same, also when there is a place for them: who hears BUSY may ask anew for free."""
@@ -62,9 +62,9 @@ class KnownSession:
             self._note(request, AnswerKind.BUSY if kind is AnswerKind.BUSY else AnswerKind.UNKNOWN)
 
     def _note(self, request: bytes, kind: AnswerKind) -> AnswerKind:
-        self._over[request] = kind
-        if len(self._over) > REMEMBERED_REQUESTS:
-            self._over.popitem(last=False)
+        self._ended[request] = kind
+        if len(self._ended) > REMEMBERED_REQUESTS:
+            self._ended.popitem(last=False)
         return kind
 
 
@@ -162,7 +162,7 @@ class SessionTable:
         """Forget sessions that were silent for too long, and requests that nobody waits for."""
         for session in list(self.sessions.values()):
             for request, answering in list(session.requests.items()):
-                if self._over(answering, now):
+                if self._has_ended(answering, now):
                     self._drop(session, request, AnswerKind.UNKNOWN)
             if not session.requests and now - session.last_used > self._limits.idle_seconds:
                 self.end(session)
@@ -195,7 +195,8 @@ class SessionTable:
         answering.stop(kind)
         session.forget(request, kind)
 
-    def _over(self, answering: Answering, now: float) -> bool:
+    def _has_ended(self, answering: Answering, now: float) -> bool:
+        """Whether nobody waits for an answer any more; notes since when nobody has attended to it."""
         if not answering.started:
             return answering.outcome is not None or now - answering.began > self._limits.inbox.seconds
         reply = answering.reply

@@ -17,7 +17,7 @@ from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Admission, Draw, Inclusion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.types import Tab, Voucher
-from troth.protocol.types import Address, Hash32, Uint64
+from troth.protocol.types import Address, Hash32, Uint64, address_to_bytes
 
 SUBMISSION_LIMIT = 1 << 21
 """Bytes of an order with its request; the longest prompt has one million as hexadecimal digits."""
@@ -145,7 +145,6 @@ class Failed:
     code: str
     message: str
     remedy: str = ""
-    retry_free: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +178,8 @@ def line(kind: str, value: Any) -> bytes:
 def read_part(kind: type[Value], given: Mapping[str, Any]) -> Value:
     """The fields of a line as one of the types above; raises InvalidField where they are not."""
     known = {field.name: _texts(given.get(field.name)) for field in fields(kind)}  # type: ignore[arg-type]
-    for name in ("remedy", "retry_free"):
-        if name in known and known[name] is None:
-            known[name] = {"remedy": "", "retry_free": True}[name]
+    if "remedy" in known and known["remedy"] is None:
+        known["remedy"] = ""
     try:
         read: Value = canonical.from_json(kind, known)
     except InvalidField:
@@ -191,9 +189,9 @@ def read_part(kind: type[Value], given: Mapping[str, Any]) -> Value:
     return read
 
 
-def opening_context(order: Hash32, segment: int, party: bytes) -> bytes:
+def opening_context(order: Hash32, segment: int, party: Address) -> bytes:
     """What an opening is sealed for: one party's, of one segment of one order."""
-    return b"troth opening " + order + bytes([segment]) + party
+    return b"troth opening " + order + bytes([segment]) + address_to_bytes(party)
 
 
 def _texts(value: Any) -> Any:

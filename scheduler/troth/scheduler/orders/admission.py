@@ -59,8 +59,7 @@ from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.offers import ClassOffer
 from troth.scheduler.orders.steps import AdmittedStep
 from troth.scheduler.tabs.database import Statement, StorageFailed
-from troth.scheduler.tabs.fallen import forgive_fallen
-from troth.scheduler.tabs.overdue import overdue
+from troth.scheduler.tabs.fallen import forgive_fallen, overdue
 
 TOLERATED_CAPS = 8
 """Fees of the longest orders of a class that a client may owe for longer than any case needs: one that was away as its

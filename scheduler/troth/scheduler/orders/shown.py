@@ -39,7 +39,7 @@ def shown_draw(history: OrderHistory) -> Fields:
 
 def shown_failed(failed: FailedStep) -> Fields:
     """Why it came to nothing; it may be ordered again at once."""
-    return {"code": failed.code, "message": failed.message, "remedy": failed.remedy, "retry_free": True}
+    return {"code": failed.code, "message": failed.message, "remedy": failed.remedy}
 
 
 def shown_logprobs(told: Logprobs) -> Fields:
