@@ -247,6 +247,9 @@ def _check_stake(context: SchedulerContext, order: Order) -> None:
     stake = context.ledger.state.pot(PotKind.STAKE, context.operator.address)
     opened = context.client_tabs.exposure + order.max_fee
     if LOSS_TIMES * stake < GAIN_TIMES * opened:
+        # Clients that never come back acknowledge nothing: added up only where it matters, over all their tabs.
+        opened = context.client_tabs.at_stake(context.ledger.state) + order.max_fee
+    if LOSS_TIMES * stake < GAIN_TIMES * opened:
         what = f"Orders worth {opened} would be open, more than a stake of {stake} covers"
         raise StakeExhausted(what, remedy="Try again when others are acknowledged, or order elsewhere.")
 

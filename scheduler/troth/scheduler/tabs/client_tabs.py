@@ -14,6 +14,7 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed
 from troth.protocol.market.signed import Order
+from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.tabs import PayeeBook
 from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.typed_data import Domain
@@ -69,6 +70,10 @@ class ClientTabs:
 
     def __iter__(self) -> Iterator[ClientTab]:
         return iter(list(self._tabs.values()))
+
+    def at_stake(self, state: State) -> int:
+        """The same without what the chain has ended: what a claim paid, and what a tab that was closed cannot pay."""
+        return sum(_at_stake(held, state.tabs.get(tab_id)) for tab_id, held in self._tabs.items() if held.book.worth)
 
     def get(self, tab_id: Hash32) -> ClientTab | None:
         """A tab on which something was ordered or signed here."""
@@ -149,6 +154,13 @@ class ClientTabs:
             values = (tab_id, number, str(new[number]), leaf.order, leaf.block)
             statements.append(("INSERT OR REPLACE INTO client_number VALUES (?, ?, ?, ?, ?)", values))
         return statements
+
+
+def _at_stake(held: ClientTab, record: TabRecord | None) -> int:
+    if record is None:
+        return held.book.exposure
+    owed = held.book.best.spent + held.book.exposure - (record.redeemed - record.forgiven)
+    return min(held.book.exposure, max(owed, 0)) if record.known else 0
 
 
 def _is_older(voucher: Voucher, best: Voucher) -> bool:
