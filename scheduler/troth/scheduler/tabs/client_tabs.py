@@ -55,6 +55,7 @@ class ClientTabs:
 
     def __init__(self, database: SchedulerDatabase) -> None:
         self._tabs: dict[Hash32, ClientTab] = {}
+        self._ended: tuple[State | None, dict[Hash32, int]] = None, {}
         worth: dict[bytes, dict[int, int]] = {}
         leaves: dict[bytes, dict[int, OpenLeaf]] = {}
         rows = database.read("SELECT tab, number, worth, order_id, block FROM client_number")
@@ -72,8 +73,17 @@ class ClientTabs:
         return iter(list(self._tabs.values()))
 
     def at_stake(self, state: State) -> int:
-        """The same without what the chain has ended: what a claim paid, and what a tab that was closed cannot pay."""
-        return sum(_at_stake(held, state.tabs.get(tab_id)) for tab_id, held in self._tabs.items() if held.book.worth)
+        """The same without what the chain has ended: what a claim paid, and what a tab that was closed cannot pay.
+
+        All tabs are gone over once for each state of the chain, and not for each order.
+        """
+        seen, ended = self._ended
+        if seen is not state:
+            open_ = ((tab_id, held) for tab_id, held in self._tabs.items() if held.book.worth)
+            found = ((tab_id, _ended_of(held, state.tabs.get(tab_id))) for tab_id, held in open_)
+            self._ended = state, {tab_id: worth for tab_id, worth in found if worth}
+            ended = self._ended[1]
+        return self.exposure - sum(ended.values())
 
     def get(self, tab_id: Hash32) -> ClientTab | None:
         """A tab on which something was ordered or signed here."""
@@ -139,6 +149,8 @@ class ClientTabs:
         self._tabs[tab_id] = after
         old, new = before.worth, after.book.worth
         self.exposure += after.book.exposure - before.exposure
+        if tab_id in self._ended[1]:
+            self._ended = None, {}
         statements: list[Statement] = [
             (
                 "INSERT OR REPLACE INTO client_tab VALUES (?, ?)",
@@ -156,11 +168,13 @@ class ClientTabs:
         return statements
 
 
-def _at_stake(held: ClientTab, record: TabRecord | None) -> int:
+def _ended_of(held: ClientTab, record: TabRecord | None) -> int:
+    """What the chain has ended of what is open on a tab."""
     if record is None:
-        return held.book.exposure
-    owed = held.book.best.spent + held.book.exposure - (record.redeemed - record.forgiven)
-    return min(held.book.exposure, max(owed, 0)) if record.known else 0
+        return 0
+    exposure = held.book.exposure
+    owed = held.book.best.spent + exposure - (record.redeemed - record.forgiven)
+    return exposure - min(exposure, max(owed, 0)) if record.known else exposure
 
 
 def _is_older(voucher: Voucher, best: Voucher) -> bool:
