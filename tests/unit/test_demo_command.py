@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,3 +93,13 @@ def test_a_court_that_was_too_slow_to_decide_is_told_as_that() -> None:
         require_convicted(Outcome.NODE_MISSING)
     assert failed.value.value == '"node missing"'
     require_convicted(Outcome.CONVICTED)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_step_that_takes_minutes_shows_on_a_terminal_that_it_goes_on(terminal: bool) -> None:
+    said = io.StringIO()
+    display = Display(console=Console(file=said, force_terminal=terminal, width=80))
+    with display.working("converting a model"):
+        time.sleep(0.3)
+    assert said.getvalue().count("converting a model") == 1
+    assert ("still at it" in said.getvalue()) is terminal

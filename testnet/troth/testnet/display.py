@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 WIDTH = 110
@@ -45,6 +48,15 @@ class Display:
     def step(self, text: str) -> None:
         """One thing that happened."""
         self.console.print(self._stamped(text))
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """A step that may take minutes: a terminal shows that it goes on, and for how long."""
+        self.step(text)
+        columns = SpinnerColumn(), TextColumn("[dim]still at it[/dim]"), TimeElapsedColumn()
+        with Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as progress:
+            progress.add_task("", total=None)
+            yield
 
     def moment(self, text: str) -> None:
         """A step that the picture shows too."""

@@ -41,16 +41,16 @@ def prepare_model(models: Path, plan: NetworkPlan, display: Display) -> None:
     """Convert the packaged model, once; MissingTool where the machine cannot play a demo."""
     require_tools(models / "models" / plan.model)
     if not (models / "models" / plan.model).is_dir():
-        display.step(f"converting {plan.model} from its package (once)")
-        _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
+        with display.working(f"converting {plan.model} from its package (once, a minute or two)"):
+            _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
 
 
 def prepare_models(models: Path, plan: NetworkPlan, display: Display) -> None:
     """Convert the packaged model and write its int8 copy, once."""
     prepare_model(models, plan, display)
     if not (models / "models" / int8_name(plan)).is_dir():
-        display.step("writing a copy with int8 weights, for the cheat (once)")
-        _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
+        with display.working("writing a copy with int8 weights, for the cheat (once)"):
+            _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
 
 
 def write_tampered(source: Path, target: Path, tensor: str, place: tuple[int, int], value: float) -> None:
