@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.order_market import DOMAIN, SCHEDULER_KEY
 from support.order_network import Network, Ordered, build
 from unit.test_promised_numbers import ordered_of
 
 from troth.node.earning import books
 from troth.node.earning.books import NotPaid
+from troth.node.orders import service
 from troth.node.orders.context import LendingLimits
+from troth.protocol.market import canonical
+from troth.protocol.market.errors import InvalidVoucher
+from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Work
 from troth.protocol.types import Address
-from troth.protocol.wire_market import Dismiss
+from troth.protocol.wire_market import Dismiss, Redeemable
 
 MOST = 20
 Ending = Callable[[Network, Ordered, Address], Awaitable[None]]
@@ -75,3 +81,33 @@ async def test_an_honest_scheduler_whose_orders_break_off_now_and_then_is_served
         if restarts:
             await network.nodes[node].restart()
         await by_dismissal(network, await network.infer(ordered_of(network, node)), node)
+
+
+async def test_what_a_node_could_not_conclude_itself_is_not_its_schedulers_debt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = build(tmp_path, limits=LendingLimits(unpaid=MOST))
+
+    async def broken(*_arguments: object) -> None:
+        raise OSError("the disk of this node is full")
+
+    monkeypatch.setattr(service, "conclude", broken)
+    asked = await network.infer(network.order())
+    node, price = asked.nodes[0], network.price(asked)
+    for _ in range(2 * MOST // price):
+        with pytest.raises(OSError, match="full"):
+            await network.nodes[node].ask(*network.conclude_message(asked, 0))
+        await by_its_word(network, asked, node)
+        asked = await network.infer(ordered_of(network, node))
+
+
+async def test_a_word_that_contradicts_itself_has_no_tab_read_again(tmp_path: Path) -> None:
+    """Whoever has a tab could keep the records busy with reading a month of work, a word a second."""
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node = ordered.nodes[0]
+    before = network.nodes[node].context.stores.database.rollbacks
+    voucher = replace(network.payers[node].voucher, spent=10**18, sequence=99)
+    with pytest.raises(InvalidVoucher):
+        await network.nodes[node].ask(Redeemable(), canonical.encode(sign(voucher, DOMAIN, SCHEDULER_KEY)))
+    assert network.nodes[node].context.stores.database.rollbacks == before

@@ -112,7 +112,7 @@ async def test_a_scheduler_that_lost_its_records_admits_nothing_twice(scheduler:
     await scheduler.stop()
     scheduler.start()
     status, error = await scheduler.refused(asked)
-    assert (status, error["code"]) == (409, "old_block")
+    assert (status, error["code"]) == (503, "new_records")
     assert "records are new" in error["message"]
     scheduler.ledger.block += 10
     again = await first_block(scheduler.database, scheduler.ledger, scheduler.context.operator.address)

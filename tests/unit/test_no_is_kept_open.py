@@ -74,3 +74,18 @@ async def test_what_no_case_is_about_is_worth_nothing_after_a_lag(tmp_path: Path
         await say_nothing_is_owed(network, ordered, verifier)
     in_court(network, ordered, Outcome.UPHELD)
     await say_nothing_is_owed(network, ordered, verifier)
+
+
+async def test_a_no_that_was_acknowledged_with_nothing_is_no_payment(tmp_path: Path) -> None:
+    """Of what a scheduler pays, a share may break off unpaid; what it never paid gives it none."""
+    network = build(tmp_path)
+    ordered, verifier = await denied(network)
+    network.ground.block += 3 * PARAMETERS.lag
+    await say_nothing_is_owed(network, ordered, verifier)
+    tab = tab_id(Tab(SCHEDULER, verifier, SCHEDULER))
+    for _ in range(2):
+        books = network.nodes[verifier].context.stores.books
+        paid = books.voucher(tab)
+        assert paid is not None
+        assert books._held(tab).paid == paid.message.spent == 0
+        await network.nodes[verifier].restart()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 
 import pytest
 
@@ -74,6 +75,44 @@ def test_of_two_that_were_drawn_the_one_with_less_to_do_serves(monkeypatch: pyte
         with peers.at_work([GONE]):
             assert min(NODE, GONE, key=peers.preference) == NODE
     assert min(NODE, GONE, key=peers.preference) == NODE
+
+
+def test_a_node_that_was_never_tried_gets_a_share_and_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one that answers that it has nothing yet, and never a token, would hold every order for which it is drawn."""
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    operator = Operator(Key.generate().secret, Domain(1, GONE))
+    peers = Peers(operator, lambda node: NodeContact(f"https://127.0.0.1:{int(node[-1])}", bytes(32)))
+    for node in (NODE, GONE):
+        peers.channel(node)
+    peers.note_latency(NODE, 0.02)
+    with ExitStack() as serving:
+        chosen = []
+        for _ in range(30):
+            chosen.append(min(NODE, GONE, key=peers.preference))
+            serving.enter_context(peers.at_work(chosen[-1:]))
+    assert chosen[0] == GONE
+    assert chosen.count(NODE) == 10, "a third: it is half as fast as anybody can be"
+
+
+def test_who_fails_again_and_again_is_avoided_for_longer_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    now = 0.0
+    operator = Operator(Key.generate().secret, Domain(1, GONE))
+    peers = Peers(operator, lambda _: NodeContact("https://127.0.0.1:1", bytes(32)), monotonic=lambda: now)
+    peers.channel(NODE)
+
+    def avoided() -> float:
+        nonlocal now
+        began = now
+        for _ in range(16):
+            peers.note_failure(NODE)  # all orders that it had, at once
+        while peers.failed_lately(NODE):
+            now += 1.0
+        return now - began
+
+    assert [avoided() for _ in range(8)] == [30, 60, 120, 240, 480, 960, 960, 960]
+    peers.note_answer(NODE)
+    assert avoided() == 30
 
 
 def test_counts_of_draws_do_not_tell_which_node_serves_an_order_that_was_just_sent() -> None:

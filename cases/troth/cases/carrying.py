@@ -42,8 +42,8 @@ SHARE = 0.5
 GIVEN_UP = "not opened"
 """How a case ended that was wanted and can never be opened."""
 ASKING_SECONDS = 5.0
-"""How long one look waits for parties. Who takes longer is heard at a later look: a reviewer that takes hours to accept
-evidence holds up no step of its case, and no other case."""
+"""How long one look waits for parties that it asks first. Who takes longer is heard at a later look: a reviewer that
+takes hours to accept evidence holds up no step of its case, and no other case."""
 
 _log = logging.getLogger(__name__)
 
@@ -280,7 +280,8 @@ class Carrier:
     # ---- asking
 
     async def _collect(self, look: _Look) -> None:
-        state = look.given_to
+        state, case_id = look.given_to, look.record.case_id
+        self._leave(lambda one: one.case_id == case_id and (one.round, one.phase) != (state.round, state.phase))
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
             asked = {one: partial(self._ask_pledge, look, one) for one in state.reviewers if one not in known}
@@ -303,12 +304,14 @@ class Carrier:
         case_id, state = look.record.case_id, look.given_to
         now = {party: _Asked(case_id, state.round, state.phase, party) for party in asked}
         self._leave(lambda one: one.case_id == case_id and one not in now.values())
+        begun = []
         for party, ask in asked.items():
             if now[party] not in self._asking:
                 task = self._asking[now[party]] = asyncio.create_task(_heard(ask))
                 task.add_done_callback(partial(self._answered, now[party]))
-        if asked:
-            await asyncio.wait([self._asking[one] for one in now.values()], timeout=ASKING_SECONDS)
+                begun.append(task)
+        if begun:
+            await asyncio.wait(begun, timeout=ASKING_SECONDS)
 
     def _answered(self, asked: _Asked, task: asyncio.Task[None]) -> None:
         if self._asking.get(asked) is task:

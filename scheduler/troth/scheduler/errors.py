@@ -187,8 +187,8 @@ class BlockTooYoung(OrderRefused):
 class BlockForgotten(OrderRefused):
     """An order that may have been taken before these records began: a second admission would convict."""
 
-    code = "old_block"
-    status = 409
+    code = "new_records"
+    status = 503
 
     def __init__(self, block: int, first: int) -> None:
         what = f"This scheduler's records are new: it takes orders over blocks from {first} on"

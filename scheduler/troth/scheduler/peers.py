@@ -19,7 +19,10 @@ from troth.transport.identity import Operator
 log = logging.getLogger(__name__)
 
 REMEMBERED_FAILURE = 30.0
-"""Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over."""
+"""Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over. Twice
+as long after each failure that follows without an answer between."""
+MOST_FAILURES = 6
+"""In a row that are told apart: a node is avoided for 16 minutes at most."""
 FORGOTTEN_SECONDS = 600.0
 """After which a node that is wanted no more is forgotten: a list of nodes that was short for a moment costs nothing."""
 _LONGEST_FAILURE = 300
@@ -28,6 +31,9 @@ COUNTS_SECONDS = 600.0
 watched connection has just sent."""
 SMOOTHING = 0.2
 """Weight of the newest latency in the running mean."""
+FAST = 0.01
+"""Seconds for a token that nobody is quicker than, and that an untried node counts as: it has a share of what comes at
+once, and not all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,9 @@ class _KnownNode:
     channel: Channel
     latency: float | None = None
     running: int = 0
-    failed_at: float = float("-inf")
+    avoided_until: float = float("-inf")
+    failures: int = 0
+    """In a row."""
 
 
 class Peers:
@@ -144,7 +152,7 @@ class Peers:
             if node not in self._away:
                 log.warning("%s is not reachable, and is tried again quietly: %s", node, error)
             self._away[node] = str(error)[:_LONGEST_FAILURE]
-            self.note_failure(node)
+            self._avoid(node, REMEMBERED_FAILURE)
         else:
             if node in self._away:
                 log.info("%s is reachable again", node)
@@ -158,15 +166,29 @@ class Peers:
             known.latency = seconds if old is None else old + SMOOTHING * (seconds - old)
 
     def note_failure(self, node: Address) -> None:
-        """Remember that a node failed just now."""
+        """Remember that an order failed at a node just now."""
         known = self._known.get(node)
         if known is not None:
-            known.failed_at = self._monotonic()
+            if not known.failures or not self.failed_lately(node):
+                # What fails together is one failure: a restart ends all orders of a node at once.
+                known.failures = min(known.failures + 1, MOST_FAILURES)
+            self._avoid(node, REMEMBERED_FAILURE * 2 ** (known.failures - 1))
+
+    def note_answer(self, node: Address) -> None:
+        """An order of its was answered: its failures are over."""
+        known = self._known.get(node)
+        if known is not None:
+            known.failures = 0
+
+    def _avoid(self, node: Address, seconds: float) -> None:
+        known = self._known.get(node)
+        if known is not None:
+            known.avoided_until = max(known.avoided_until, self._monotonic() + seconds)
 
     def failed_lately(self, node: Address) -> bool:
-        """Whether a node failed within the last `REMEMBERED_FAILURE` seconds."""
+        """Whether a node failed a while ago, and has not made up for it."""
         known = self._known.get(node)
-        return known is not None and self._monotonic() - known.failed_at < REMEMBERED_FAILURE
+        return known is not None and self._monotonic() < known.avoided_until
 
     @contextmanager
     def at_work(self, nodes: Iterable[Address]) -> Iterator[None]:
@@ -185,8 +207,8 @@ class Peers:
         who does less; the untried count as fast."""
         known = self._known.get(node)
         if known is None:
-            return (False, True, 0.0, 0)
-        expected = (known.latency or 0.0) * (1 + known.running)
+            return (False, True, FAST, 0)
+        expected = max(known.latency or 0.0, FAST) * (1 + known.running)
         return (self.failed_lately(node), not known.channel.connected, expected, known.running)
 
     def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:

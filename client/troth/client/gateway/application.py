@@ -222,9 +222,10 @@ def _add_responses(app: FastAPI, gateway: Front) -> None:
 async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], GatewayRequest]) -> Response:
     path = request.url.path
     try:
-        body = await read_body(request, gateway.body_seconds)
+        # Read before it waits in line: what is wrong with it is said at once, and the line holds no bodies.
+        wanted = read(await read_body(request, gateway.body_seconds), gateway.defaults)
         completion = await gateway.line.started(
-            partial(_started, gateway, body, read), request.is_disconnected, lambda: gateway.stopping
+            partial(_started, gateway, wanted), request.is_disconnected, lambda: gateway.stopping
         )
         answer = Response(status_code=499) if completion is None else await _delivery(gateway, request, completion)
     except GatewayRefusal as refusal:
@@ -234,10 +235,10 @@ async def _answer(gateway: Front, request: Request, read: Callable[[object, Defa
     return answer
 
 
-async def _started(gateway: Front, body: object, read: Callable[[object, Defaults], GatewayRequest]) -> Completion:
+async def _started(gateway: Front, wanted: GatewayRequest) -> Completion:
     if gateway.stopping:
         raise NotReady("The gateway is stopping", "", "Try again once it has been started again.", "gateway")
-    return await gateway.start(read(body, gateway.defaults))
+    return await gateway.start(wanted)
 
 
 async def _delivery(gateway: Front, request: Request, completion: Completion) -> Response:

@@ -65,7 +65,7 @@ def _form(fields: Fields) -> dict[str, Any] | None:
     config = fields.inner("output_config")
     given = config.inner("format") if config.get("format") is not None else fields.inner("output_format")
     kind = given.get("type")
-    if kind is None:
+    if kind is None and given.get("schema") is None:
         return None
     if kind != "json_schema":
         raise Unsupported(

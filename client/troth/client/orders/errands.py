@@ -31,7 +31,7 @@ class Errands:
     def begin(self, name: bytes, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin it, unless one of this name still runs."""
         if name not in self._running:
-            task = self._running[name] = asyncio.create_task(self._run(what, work()), name=what)
+            task = self._running[name] = asyncio.create_task(self._run(what, work), name=what)
             task.add_done_callback(lambda _: self._running.pop(name, None))
 
     def runs(self, name: bytes) -> bool:
@@ -57,9 +57,9 @@ class Errands:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
+            await work()
         except Exception as error:  # noqa: BLE001 - a message may hold a prompt
             if isinstance(error, StoreUnusable):
                 self._unusable = error

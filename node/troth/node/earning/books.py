@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS leaves (
 CREATE UNIQUE INDEX IF NOT EXISTS leaves_by_order ON leaves (order_id, segment, work);
 CREATE INDEX IF NOT EXISTS open_leaves ON leaves (tab, acknowledged);
 CREATE INDEX IF NOT EXISTS leaves_by_time ON leaves (done_at);
+CREATE INDEX IF NOT EXISTS leaves_by_stage ON leaves (tab, stage, acknowledged, worth);
 """
 _COLUMNS = (
     "tab, number, order_id, segment, work, promise, subject, begun_at, begun_block, stage, worth, evidence,"
@@ -175,7 +176,9 @@ class NodeBooks:
             self._tabs.clear()
         held = self._tabs.get(tab)
         if held is None:
-            held = self._tabs[tab] = _OpenLeaves.of(self._leaves("tab=? AND acknowledged=0", tab))
+            # Else SQLite goes over all leaves of the tab in the order of their numbers, which is a month of them.
+            leaves = self._leaves("tab=? AND acknowledged=0", tab, by="INDEXED BY open_leaves")
+            held = self._tabs[tab] = _OpenLeaves.of(leaves)
             ended = self._database.rows("SELECT worth FROM leaves WHERE tab=? AND stage=?", tab, int(Stage.ENDED))
             held.forfeited = sum(int(worth) for (worth,) in ended)
             # As a float: sums of integers overflow in SQLite, and a share of it needs no wei.
@@ -260,17 +263,20 @@ class NodeBooks:
         """
         self._require_tab(tab, signed, ledger)
         number, voucher = tab_id(tab), signed.message
+        best = self.voucher(number)
+        if best is not None and self._is_known(voucher, best.message):
+            return ()
+        # Nothing is owed for work without a result: its payer may say so at any time, and then it ends.
+        held, book = self._held(number), self.book(number, ledger)
+        ended = sorted(one for one in held.running if tabs.is_acknowledged(voucher, one))
+        unpaid = tuple(held.leaves[one] for one in ended)
+        before = PayeeBook(book.best, {**book.worth, **dict.fromkeys(ended, 0)}) if ended else book
+        # Before anything is written: what is rolled back has all tabs read from disk again.
+        after = tabs.accept(before, voucher)
         with self._database.transaction():
-            before = self.voucher(number)
-            if before is not None and self._is_known(voucher, before.message):
-                return ()
-            # Nothing is owed for work without a result: its payer may say so at any time, and then it ends.
-            held = self._held(number)
-            ended = sorted(one for one in held.running if tabs.is_acknowledged(voucher, one))
-            unpaid = tuple(held.leaves[one] for one in ended)
             for leaf in unpaid:
                 self._set_stage(leaf, Stage.ENDED)
-            self._keep(tab, signed, tabs.accept(self.book(number, ledger), voucher))
+            self._keep(tab, signed, before, after)
         return unpaid
 
     def _is_known(self, voucher: Voucher, best: Voucher) -> bool:
@@ -289,13 +295,15 @@ class NodeBooks:
         if not ledger.key_check(tab.key, digest, signed.signature):
             raise InvalidVoucher("The tab key did not sign this voucher", digest, messages.BY_ACCOUNT)
 
-    def _keep(self, tab: Tab, signed: Signed[Voucher], book: PayeeBook) -> None:
+    def _keep(self, tab: Tab, signed: Signed[Voucher], before: PayeeBook, book: PayeeBook) -> None:
         number = tab_id(tab)
         self._database.write("INSERT OR REPLACE INTO tabs VALUES (?,?,?)", number, tab.payer, canonical.encode(signed))
         held = self._held(number)
         for paid in held.leaves.keys() - book.worth.keys():
-            self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, paid)
-            if held.leaves[paid].stage is Stage.DONE:
+            # 2: with nothing, as a no whose result stood.
+            how = 1 if before.worth.get(paid) else 2
+            self._database.write("UPDATE leaves SET acknowledged=? WHERE tab=? AND number=?", how, number, paid)
+            if how == 1 and held.leaves[paid].stage is Stage.DONE:
                 held.paid += held.leaves[paid].worth
             held.drop(paid)
 
@@ -343,9 +351,10 @@ class NodeBooks:
             self._tabs.pop(tab, None)
 
     def forget_before(self, moment: float) -> int:
-        """Drop paid leaves that were finished before a Unix time; how many."""
+        """Drop paid leaves that were finished before a Unix time, and what broke off before it; how many."""
         with self._database.transaction():
-            gone = self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+            over = "(acknowledged<>0 OR stage=?) AND MAX(done_at, begun_at)<?"
+            gone = self._database.write(f"DELETE FROM leaves WHERE {over}", int(Stage.ENDED), moment)  # noqa: S608
             if gone:
                 self._tabs.clear()
         return gone
@@ -370,8 +379,8 @@ class NodeBooks:
         self._database.write(f"INSERT OR REPLACE INTO leaves ({_COLUMNS}) VALUES ({places})", *numbers, *begun, *done)  # noqa: S608
         self._held(leaf.tab).put(leaf)
 
-    def _leaves(self, condition: str, *values: object) -> tuple[Leaf, ...]:
-        query = f"SELECT {_COLUMNS} FROM leaves WHERE {condition} ORDER BY number"  # noqa: S608 -- own words only
+    def _leaves(self, condition: str, *values: object, by: str = "") -> tuple[Leaf, ...]:
+        query = f"SELECT {_COLUMNS} FROM leaves {by} WHERE {condition} ORDER BY number"  # noqa: S608 -- own words only
         return tuple(_leaf(*found) for found in self._database.rows(query, *values))
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from troth.node.earning.leaf import Leaf
-from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder, PeerRefusal
+from troth.node.errors import AlreadySigned, BadInput, EngineError, NodeBusy, NotAssigned, OutOfOrder, PeerRefusal
 from troth.node.judging.texts import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
@@ -22,6 +22,7 @@ from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
 from troth.node.orders.words import COMMITMENT, IMPRINTS, RESULT, VERDICT, BegunSegment
+from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
@@ -205,7 +206,14 @@ class OrderService:
             if known is not None:
                 return await self._concluded_before(header), known
             session.require_alive()
-            answer = await conclude(self._context, session, header, payload)
+            try:
+                answer = await conclude(self._context, session, header, payload)
+            except (PeerRefusal, ProtocolError):
+                # Its scheduler's: a wrong question must not free it.
+                raise
+            except Exception:
+                session.own_fault = True
+                raise
         await self._drop(name)
         return answer
 
@@ -393,8 +401,8 @@ class OrderService:
         return Released(), b""
 
     async def _drop(self, name: Name, *, own_choice: bool = False) -> None:
-        """End a session; what it computed and nobody asked the result of is its scheduler's debt for good, unless that
-        was this node's ``own_choice``."""
+        """End a session; what it computed and nobody asked the result of is its scheduler's debt, unless that was this
+        node's ``own_choice`` or fault."""
         session = self._sessions.pop(name, None)
         if session is None:
             return
@@ -406,7 +414,8 @@ class OrderService:
         async with session.lock:
             # Not before the message at hand is answered, which would begin a cache that nobody frees.
             if not session.text.telling.result:
-                lost = 0 if own_choice else worth_so_far(session)
+                failed = session.decoding is not None and isinstance(session.decoding.failure, EngineError)
+                lost = 0 if own_choice or session.own_fault or failed else worth_so_far(session)
                 await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work, lost))
             await self._context.engine.forget(session.key)
 

@@ -29,6 +29,8 @@ node are kept that were rejected, and rows that a segment read."""
 class GoesOn(Protocol):
     """What computes by itself for a session, as the loop of a node with the whole model does (module ``decoding``)."""
 
+    failure: Exception | None
+
     async def stop(self) -> None:
         """The session is over."""
 
@@ -147,7 +149,8 @@ class SessionCheck:
 class SegmentSession:
     """Grows with each Advance; handlers hold ``lock`` while they change it.
 
-    ``trace`` is set once it is on disk, ``closed`` once nothing more is computed here.
+    ``trace`` is set once it is on disk, ``closed`` once nothing more is computed here. ``own_fault``: this node could
+    not do what it was asked for, so that nobody else owes it for what is lost.
     """
 
     seat: Assignment
@@ -160,6 +163,7 @@ class SegmentSession:
     decoding: GoesOn | None = None
     closed: str = ""
     counted: bool = False
+    own_fault: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod

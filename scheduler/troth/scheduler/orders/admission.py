@@ -312,7 +312,9 @@ def _choose(asked: _CheckedOrder, drawn: _DrawnNodes, preferred: Sequence[Addres
         if not trusted:
             what = f"The committee rates all nodes that were drawn for segment {segment} below its bar"
             raise NodeUntrusted(what, covered, "Order again: each order draws anew.")
-        paid.append(trusted)
+        sound = [node for node in trusted if not context.ledger.state.is_void(node, asked.order.reference_block)]
+        # A convict's answer is worth nothing to its client, and was drawn from the group as it stood before.
+        paid.append(sound or trusted)
     nodes = choose(context, asked.wanted, paid, preferred)
     context.peers.note_draw({node for candidates in drawn.candidates for node in candidates}, nodes)
     return nodes

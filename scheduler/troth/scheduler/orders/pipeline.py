@@ -6,6 +6,7 @@ There is one attempt. A node that signed rows and fails has ended its order: a s
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,9 +111,11 @@ class PipelineRun:
         count, sent = len(tokens), tokens_to_bytes(tokens)
         payload: bytes | memoryview = sent
         upstream: RowSignature | VeiledRow | None = None
+        until = time.monotonic() + self._patience.slow
         for hop in self._hops:
             emits = emit and hop is self._hops[-1]
-            slow = self._patience.slow
+            # For all of them together: a client waits for a token, and not for a node.
+            slow = max(until - time.monotonic(), 0.0)
             asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout, slow=slow)
             rows, frame = await self._checking_meanwhile(asking)
             chosen = () if rows.token is None else (rows.token,)

@@ -89,6 +89,8 @@ class OrderRun:
         drawn, owed = first_draw(context, self._book, replace(history, answered=answered))
         beside = (*served, *self._kept.statements(), *owed)
         await context.store.note_answer(history, answered, drawn, tuple(pipeline.tokens), *beside)
+        for node in self.nodes:
+            context.peers.note_answer(node)
         self.lines.send("results", **shown_results(history))
         self.lines.send("draw", **shown_draw(history))
 
@@ -122,7 +124,8 @@ class OrderRun:
         if written < 1 or segment == self._session.history.segments - 1:
             return None  # it broke off within the prompt, of which no result can be signed
         try:
-            return await self._ending().result(segment, written, self._context.waits.generation.token)
+            patience = self._context.waits.generation
+            return await self._ending().result(segment, written, max(patience.token, patience.slow))
         except (NodeFailed, ProtocolError) as error:
             log.info("an earlier node showed no result: %s", error)
             return None
@@ -133,7 +136,8 @@ class OrderRun:
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""
         for hop, span in zip(self._hops, self._session.spans, strict=True):
-            self._context.peers.note_latency(hop.node, hop.latency)
+            if hop.latency:
+                self._context.peers.note_latency(hop.node, hop.latency)
             if self._context.routes is not None and hop.decoding is not None:
                 self._context.routes.note_answer(self._session, hop.node, span.end - span.first, hop.decoding)
         if self._context.routes is not None:
