@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.toy_tab_gateway import TabGateway, tab_gateway
+from support.waiting import SECONDS
 
 from troth.client.gateway.errors import NotReady, TooMany
 from troth.client.gateway.line import WaitingLine
@@ -88,3 +89,16 @@ async def test_more_questions_at_once_than_places_are_all_answered(tmp_path: Pat
 
     async with tab_gateway(tmp_path, concurrent=2) as stage:
         assert await asyncio.gather(*[answered(stage) for _ in range(6)]) == [200] * 6
+
+
+async def test_what_is_wrong_with_a_request_is_said_before_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def waits(*_arguments: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(WaitingLine, "started", waits)
+    async with tab_gateway(tmp_path) as stage:
+        async with asyncio.timeout(SECONDS):
+            refused = await stage.post(max_tokens="nonsense")
+        assert refused.status_code == 400

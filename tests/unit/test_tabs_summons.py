@@ -17,7 +17,7 @@ from unit.test_tabs_faults import Killed, killing
 from troth.chain.errors import ChainRejected
 from troth.client.orders import resuming
 from troth.client.orders.journal import OrderRecord, Phase
-from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.keeping import SUMMONSES_TOGETHER, OrderKeeper
 from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs.books import OwnTab
 from troth.protocol.contract_errors import ContractError
@@ -128,3 +128,23 @@ async def test_a_scheduler_that_answers_slowly_holds_up_no_summons_and_no_object
             await eventually(lambda: stage.scheduler.calls_of.count("again") > asked_again)
             await eventually(lambda: wallet.blocks and stage.tab in objector.looked, SECONDS / 4)
         assert stage.session.journal.entry(left.identifier).phase is Phase.ADMITTED
+
+
+async def test_no_more_summonses_are_on_their_way_than_a_chain_node_keeps(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.tamper_check = lambda _one, lines: lines[:0]
+        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
+        (refused,) = stage.session.journal.all()
+
+        class Waits(Summoned):
+            async def summon(self, entry: OrderRecord, due: Any) -> str:
+                self.blocks.append(0)
+                return await asyncio.Event().wait() or ""
+
+        wallet = Waits(world=stage.world)
+        keeper = OrderKeeper(stage.session, wallet)  # type: ignore[arg-type]
+        for number in range(2 * SUMMONSES_TOGETHER):
+            keeper._summon(replace(refused, identifier=Hash32(number.to_bytes(32, "big"))))
+            await asyncio.sleep(0)
+        assert len(wallet.blocks) == SUMMONSES_TOGETHER
+        await keeper.stop()

@@ -34,6 +34,8 @@ from troth.protocol.market.state import SummonsRecord
 from troth.protocol.types import Hash32
 
 INTERVAL = 1.0
+SUMMONSES_TOGETHER = 16
+"""That are on their way to the chain at once: its nodes keep so many transactions of one account for certain."""
 LINES_REMEMBERED = 1_000
 """Lines about claims that are not said twice."""
 _log = logging.getLogger(__name__)
@@ -154,6 +156,8 @@ class OrderKeeper:
             return
         name = b"summons" + entry.identifier
         if _summoned(due) in entry.evidence or not self._backoff.is_time(name):
+            return
+        if self._errands.count(b"summons") >= SUMMONSES_TOGETHER:
             return
         self._errands.begin(name, f"order {entry.name[:12]}", partial(self._summon_now, self.summons, entry, due))
 

@@ -6,7 +6,9 @@ and is convicted. The client says in one line how, or does it by itself up to a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import rlp  # type: ignore[import-untyped]
 
@@ -120,6 +122,7 @@ class AutomaticSummons:
     asset: Asset
     key: Key
     most: int
+    _approving: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     async def summon(self, entry: OrderRecord, due: SummonsDue) -> str:
         """What was done, in one line."""
@@ -127,8 +130,10 @@ class AutomaticSummons:
         if deposit * 3 // 2 > self.most:
             limit = self.asset.show(self.most)
             return f"not summoned: the deposit is {self.asset.show(deposit)}, and [market] summons allows {limit}"
-        calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
-        transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
+        # One approval of a token replaces another: two summonses at once would leave one of them without.
+        async with nullcontext() if self.asset.is_coin else self._approving:
+            calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
+            transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
         return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"
 
     def overdue(self, state: State, block: int) -> dict[Hash32, SummonsRecord]:

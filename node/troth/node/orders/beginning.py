@@ -20,6 +20,8 @@ async def with_first_block(context: NodeContext) -> NodeContext:
     party = ground.state.parties.get(context.me)
     if party is None:
         return context
+    # A home that is used again on a chain that began anew has a beginning which that chain has yet to reach.
+    begun = min(begun, ground.block)
     return replace(context, first=first_reference_block(begun, party.registered.block, parameters_of(ground.state)))
 
 

@@ -34,4 +34,6 @@ class SeenChain(Protocol):
 async def first_block(database: SchedulerDatabase, chain: SeenChain, operator: Address) -> int:
     """The oldest reference block of an order that is taken; 0: any."""
     begun, party = await database.beginning(chain.block), chain.state.parties.get(operator)
+    # A home that is used again on a chain that began anew has a beginning which that chain has yet to reach.
+    begun = min(begun, chain.block)
     return 0 if party is None else first_reference_block(begun, party.registered.block, chain.parameters)
