@@ -68,6 +68,9 @@ class ToyPeers:
     def preference(self, node: Address) -> tuple[bool, int]:
         return (node not in self.preferred, 0)
 
+    def note_answer(self, node: Address) -> None:
+        """Nobody here is avoided for long."""
+
     def note_failure(self, node: Address) -> None:
         self.failed.add(node)
 
