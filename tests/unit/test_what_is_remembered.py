@@ -90,6 +90,17 @@ def test_a_backoff_forgets_what_nobody_tries_any_more() -> None:
     assert list(backoff._put_off) == [name(1)]
 
 
+def test_what_fails_for_days_rests_a_minute_each_time() -> None:
+    now = 0.0
+    backoff = Backoff(lambda: now)
+    for _ in range(3_000):
+        backoff.put_off(name(0))
+    now = errands.LONGEST_BACKOFF - 1
+    assert not backoff.is_time(name(0))
+    now = errands.LONGEST_BACKOFF
+    assert backoff.is_time(name(0))
+
+
 class Lines:
     """An objector that has a new line each time."""
 

@@ -81,7 +81,7 @@ class Backoff:
     def put_off(self, what: bytes) -> None:
         """It failed, or is to rest."""
         tries = self._put_off.get(what, (0, 0.0))[0] + 1
-        self._put_off[what] = tries, self._clock() + min(2.0**tries, LONGEST_BACKOFF)
+        self._put_off[what] = tries, self._clock() + min(2.0 ** min(tries, 6), LONGEST_BACKOFF)
 
     def succeeded(self, what: bytes) -> None:
         """It went well: the next failure is the first one again."""
