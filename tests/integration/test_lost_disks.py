@@ -15,6 +15,14 @@ import pytest_asyncio
 pytest.importorskip("torch")
 
 from support.fault_network import FaultNetwork, fault_network
+from support.waiting import leases_end
+
+from troth.chain.tokens import asset_of
+from troth.client.orders.summoning import AutomaticSummons, due_of
+from troth.protocol.market.messages import summons_id
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.state import SummonsRecord
+from troth.protocol.market.views import parameters_of
 
 pytestmark = [
     pytest.mark.chain,
@@ -52,3 +60,38 @@ async def test_a_scheduler_that_lost_its_disk_goes_on_with_the_same_nodes(networ
     made = network.entries()[: len(network.entries()) - before]
     assert all(entry.paid for entry in made), [(entry.phase, entry.failure) for entry in made]
     await network.nothing_lost()
+
+
+async def test_what_was_under_way_is_answered_when_it_is_summoned(network: FaultNetwork) -> None:
+    """Its client has tokens and no results, and summons. The node speaks; nobody loses a penalty."""
+    network.plan.set("scheduler", "before", "Drawn")
+    client = network.asking((9, 9, 9))
+    await network.until(lambda: not network.processes["scheduler"].alive, "the scheduler dies")
+    client.kill()
+    leases_end(network.client.home)
+    lose_disk(network, "scheduler")
+    await network.start("scheduler")
+    entry = network.entries()[0]
+    parameters = parameters_of(network.state)
+    while (due := due_of(entry, parameters, network.state)) is None or network.block < due.first:
+        await network.mined()
+    assert due.kind is SummonsKind.RESULTS
+    market = network.stage.market
+    wallet = AutomaticSummons(market, await asset_of(market), network.stage.client, 10**17)
+    await wallet.summon(entry, due)
+
+    def record() -> SummonsRecord:
+        found: SummonsRecord = network.state.summons[summons_id(entry.identifier, SummonsKind.RESULTS, 0)]
+        return found
+
+    await network.follower.catch_up()
+    await network.until(lambda: record().responded, "its node speaks")
+    await network.mined(parameters.summons_window + 1)
+    await wallet.end(summons_id(entry.identifier, SummonsKind.RESULTS, 0), record())
+    await network.follower.catch_up()
+    assert record().answered is False
+    assert not list(network.state.convictions.items())
+    penalty = next(iter(network.state.classes.values())).penalty
+    lost = network.staked - network.stakes()
+    print("lost", lost, "of a penalty of", penalty)
+    assert 0 < lost < penalty // 10

@@ -59,7 +59,7 @@ from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
-from troth.scheduler.tabs.reminding import NodeReminders
+from troth.scheduler.tabs.reminding import reminded
 from troth.scheduler.tabs.tickets import TicketDesk
 from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
@@ -208,15 +208,10 @@ async def assembled_market(
         peers = Peers(operator, lambda node: _contact(follower, node, lent, machines))
         stack.push_async_callback(peers.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
-        reminders = NodeReminders(database, node_tabs, ledger, operator, peers)
-        # Before anything is admitted: whatever nodes hold that these records do not have says that they are old.
-        await reminders.hear(reminders.with_tabs())
+        reminders = await reminded(database, node_tabs, ledger, operator, peers)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
         metrics = SchedulerMarketMetrics(lambda: ledger.age)
-        sides = MarketSides(lambda: (follower.state, follower.block))
-        pools = Coordinator(
-            configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
-        )
+        pools = _placing(configuration, ledger, peers, metrics)
         context = SchedulerContext(
             operator=operator,
             vrf_secret=keys.vrf_secret,
@@ -254,6 +249,16 @@ async def assembled_market(
             metrics.show_tunnels(lent)
         tickets = await _taking_tickets(stack, configuration, ledger, operator)
         yield MarketScheduler(orders, duties, ledger, metrics, pools, lent, tickets)
+
+
+def _placing(
+    configuration: SchedulerConfiguration, ledger: MarketLedger, peers: Peers, metrics: SchedulerMarketMetrics
+) -> Coordinator:
+    """Who places nodes of all classes."""
+    sides = MarketSides(lambda: (ledger.state, ledger.block))
+    return Coordinator(
+        configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
+    )
 
 
 async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration) -> tuple[Market, MarketFollower]:

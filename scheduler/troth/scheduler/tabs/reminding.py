@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Protocol
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, reminders
@@ -20,10 +19,9 @@ from troth.protocol.market.messages import tab_id
 from troth.protocol.market.reminders import PROMISES_SHOWN, REMINDER_LIMIT, OpenPromise, Reminder
 from troth.protocol.market.signed import Work
 from troth.protocol.types import Address
-from troth.protocol.wire import Frame
-from troth.protocol.wire_fields import Message
 from troth.protocol.wire_market import Remind, Reminded
 from troth.scheduler.orders.context import Ledger
+from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
 from troth.transport.errors import OverlayError
@@ -35,24 +33,6 @@ ANSWER_SECONDS = 10.0
 ASKED_TOGETHER = 64
 
 
-class AnsweringNode(Protocol):
-    """The way to a node; ``transport.channel.Channel`` is one."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether it stands."""
-
-    async def request(self, header: Message, payload: bytes = b"", timeout: float | None = None) -> Frame:
-        """Its answer; raises OverlayError."""
-
-
-class ReachableNodes(Protocol):
-    """The nodes as a scheduler reaches them; ``peers.Peers``."""
-
-    def channel(self, node: Address, /) -> AnsweringNode:
-        """The way to one; raises OverlayError."""
-
-
 class NodeReminders:
     """Asks nodes, each until it has answered once."""
 
@@ -62,7 +42,7 @@ class NodeReminders:
         node_tabs: NodeTabs,
         ledger: Ledger,
         operator: Operator,
-        peers: ReachableNodes,
+        peers: Peers,
     ) -> None:
         self._database = database
         self._node_tabs = node_tabs
@@ -139,3 +119,12 @@ class NodeReminders:
         # A verdict that denies may be owed for a while; for what was cut off nothing is owed at all.
         waits = lag if worth else 2 * lag if one.verdict is not None else 0
         return Owed(promised.order, promised.segment, Work(promised.work), worth, self._ledger.block + waits)
+
+
+async def reminded(
+    database: SchedulerDatabase, node_tabs: NodeTabs, ledger: Ledger, operator: Operator, peers: Peers
+) -> NodeReminders:
+    """Who asks, once all nodes were asked: before anything is admitted, so that old records are noticed."""
+    made = NodeReminders(database, node_tabs, ledger, operator, peers)
+    await made.hear(made.with_tabs())
+    return made
