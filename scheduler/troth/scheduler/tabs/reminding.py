@@ -9,6 +9,7 @@ a block from before it learned that its own records are behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 ASKED_TOGETHER = 64
+START_SECONDS = 20.0
+"""For which a start waits for answers; whoever has not answered by then is asked again beside the orders."""
 
 
 class NodeReminders:
@@ -124,7 +127,9 @@ class NodeReminders:
 async def reminded(
     database: SchedulerDatabase, node_tabs: NodeTabs, ledger: Ledger, operator: Operator, peers: Peers
 ) -> NodeReminders:
-    """Who asks, once all nodes were asked: before anything is admitted, so that old records are noticed."""
+    """Who asks, once nodes had time to answer: before anything is admitted, so that old records are noticed."""
     made = NodeReminders(database, node_tabs, ledger, operator, peers)
-    await made.hear(made.with_tabs())
+    with contextlib.suppress(TimeoutError):
+        # Nodes that left long ago do not answer, and there may be thousands of them.
+        await asyncio.wait_for(made.hear(made.with_tabs()), START_SECONDS)
     return made
