@@ -77,6 +77,18 @@ def test_of_two_that_were_drawn_the_one_with_less_to_do_serves(monkeypatch: pyte
     assert min(NODE, GONE, key=peers.preference) == NODE
 
 
+def test_who_failed_lately_comes_behind_who_did_not_however_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    operator = Operator(Key.generate().secret, Domain(1, GONE))
+    peers = Peers(operator, lambda node: NodeContact(f"https://127.0.0.1:{int(node[-1])}", bytes(32)))
+    for node, seconds in ((NODE, 0.02), (GONE, 0.5)):
+        peers.channel(node)
+        peers.note_latency(node, seconds)
+    assert min(NODE, GONE, key=peers.preference) == NODE
+    peers.note_failure(NODE)
+    assert min(NODE, GONE, key=peers.preference) == GONE
+
+
 def test_a_node_that_was_never_tried_gets_a_share_and_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or one that answers that it has nothing yet, and never a token, would hold every order for which it is drawn."""
     monkeypatch.setattr(module, "Channel", SwitchedChannel)
