@@ -6,6 +6,7 @@ import logging
 from contextlib import ExitStack
 
 import pytest
+from support.tab_scene import TabScene, history_of
 
 from troth.chain.keystore import Key
 from troth.protocol.typed_data import Domain
@@ -137,3 +138,18 @@ def test_counts_of_draws_do_not_tell_which_node_serves_an_order_that_was_just_se
     assert (peers.seen(node).drawn, peers.seen(node).chosen) == (0, 0)
     now = COUNTS_SECONDS
     assert (peers.seen(node).drawn, peers.seen(node).chosen) == (1, 1)
+
+
+async def test_orders_say_who_failed_and_who_answered(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    scene.start()
+    for node in scene.nodes.values():
+        node.faults.dies_at_position = 4
+    asked = await scene.send(scene.asked())
+    assert scene.peers.failed == {history_of(scene, asked).admitted.nodes[0]}
+    scene.peers.failed = set(scene.nodes)
+    for node in scene.nodes.values():
+        node.faults.dies_at_position = None
+    answered = await scene.send(scene.asked())
+    assert set(scene.nodes) - scene.peers.failed == {history_of(scene, answered).admitted.nodes[0]}
+    await scene.stop()
