@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from support.tab_scene import TabScene, history_of
