@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.orders.talking import Conversation, Typing, talk
-from troth.client.orders.updates import TextUpdate
+from troth.client.orders.updates import EndedUpdate, OrderOutcome, TextUpdate, Update
 from troth.client.reaching import reaching
 from troth.protocol.amounts import Asset
 from troth.protocol.market.bodies import Admitted
@@ -81,6 +81,24 @@ async def test_a_script_gets_one_object(tmp_path: Path, capsys: pytest.CaptureFi
         told = json.loads(capsys.readouterr().out)
         assert (told["answer"], told["outcome"]) == ("hello world", "checked")
         assert told["cost_units"] == str(stage.book().spent)
+
+
+async def test_what_a_script_gets_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may be made to write what clears a screen, or turns the direction of a line."""
+    evil = "caf\u00e9 \x9b2J\x1b[H\u202e\x85\ud800"
+
+    async def said(*_given: object) -> AsyncGenerator[Update, None]:
+        yield TextUpdate(evil, ())
+        yield EndedUpdate(Hash32(bytes(32)), OrderOutcome.CHECKED, 1, 0, "")
+
+    async with run(tmp_path) as (_, running):
+        monkeypatch.setattr("troth.client.orders.conversation.ask", said)
+        await print_json_answer(running, ALWAYS, "", "hello")
+    told = capsys.readouterr().out
+    assert told.strip().isascii()
+    assert json.loads(told)["answer"] == evil
 
 
 async def test_a_rejected_answer_ends_a_script_with_its_exit_code(
