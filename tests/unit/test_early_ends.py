@@ -6,6 +6,7 @@ Without the client's word in its request nobody may end an answer, so that no sc
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
+from support.toy_tab_gateway import MESSAGES, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import toy_stage
 from support.waiting import eventually
@@ -23,6 +25,7 @@ from unit.test_scheduler_orders import journey_of
 from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
 
 from troth.client.errors import SchedulerUnreachable
+from troth.client.gateway import application
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.failing import OrderContradicted
@@ -69,9 +72,9 @@ def test_a_request_says_whether_its_text_may_end_early() -> None:
 def test_a_verifier_takes_an_early_end_where_the_request_allows_it(
     tokens: tuple[int, ...], plain: bool, early: bool
 ) -> None:
-    for allowed, said in ((False, plain), (True, early)):
+    for allowed, fine in ((False, plain), (True, early)):
         report = judge_tokens(np.zeros(len(tokens)), tokens, request(may_end_early=allowed), 0.5)
-        assert report.end_ok is report.accepted is said
+        assert report.end_ok is report.accepted is fine
 
 
 # ---- a node
@@ -211,3 +214,45 @@ async def test_where_the_word_does_not_get_through_the_answer_goes_on(
         ending.set()
         updates = [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
         assert (text_of(updates), ended(updates).outcome) == ("hello world", OrderOutcome.CHECKED)
+
+
+# ---- the gateway
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_costs_no_more_once_its_stop_is_met(tmp_path: Path, stream: bool) -> None:
+    async with tab_gateway(tmp_path) as stage:
+        scheduler = stage.stage.scheduler
+        scheduler.writes, scheduler.tamper = 7, held_open(scheduler)
+        answer = await stage.post(stop=["lo"], stream=stream)
+        pieces = said(answer.text)[:-1] if stream else [answer.json()]
+        choices = [one["choices"][0] for one in pieces if one["choices"]]
+        assert choices[-1]["finish_reason"] == "stop"
+        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
+        (entry,) = stage.stage.session.journal.all()
+        assert len(json.loads(entry.evidence["tokens"])) == 7 < len(scheduler.answer)
+        assert scheduler.calls_of.count("end") == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reader_that_leaves_pays_for_no_more(
+    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
+    async with tab_gateway(tmp_path) as stage:
+        scheduler = stage.stage.scheduler
+        scheduler.writes, scheduler.tamper = 3, held_open(scheduler)
+        asked = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64, "stream": stream}
+        async with stage.client as client:
+            if stream:
+                async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
+                    async for line in answer.aiter_lines():
+                        if "hel" in line or "l" in line:
+                            break
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    await client.post("/v1/chat/completions", json=asked, timeout=0.5)
+        await eventually(lambda: "end" in scheduler.calls_of)
+        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
+        (entry,) = stage.stage.session.journal.all()
+        assert len(json.loads(entry.evidence["tokens"])) == 3
