@@ -20,7 +20,7 @@ from unit.test_tabs_asking import ALWAYS, PROMPT
 
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
-from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
+from troth.client.errors import AnswerNotAccepted, SchedulerUnreachable, WrongSchedulerKey
 from troth.client.orders import session, terminal
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
@@ -214,7 +214,8 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
         entries = stage.session.journal.all()
         said = [line for line in capsys.readouterr().err.splitlines() if line]
         assert len(said) == 2
-        assert f"{entries[-1].name[:12]} is written to its end, and is owed then" in said[0]
+        assert f"no more of order {entries[-1].name[:12]} is written, and what was written is owed" in said[0]
+        assert stage.scheduler.calls_of.count("end") == 3, "the order of before is told once more: nothing happens"
         assert f"at most {ASSET.show(entries[-1].most)}" in said[0], "all of it is paid"
         assert ASSET.show(sum(one.most for one in entries)) in said[1], "both are"
         admitted = entries[-1].read("admitted", Admitted)
@@ -222,3 +223,11 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
         last = admitted.admission.message.block_number + PARAMETERS.lag // 2
         assert f"after block {last}" in said[0]
         assert "`troth client receipts`" in said[0]
+
+        async def lost(*_given: object) -> None:
+            raise SchedulerUnreachable("no way", "", "")
+
+        monkeypatch.setattr(MarketCalls, "end", lost)
+        with pytest.raises(asyncio.CancelledError):
+            await terminal.chat(*given, as_json=False)
+        assert "is written to its end, and is owed then" in capsys.readouterr().err

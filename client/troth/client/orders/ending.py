@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from troth.client.errors import ClientError
 from troth.client.orders.calls import MarketCalls
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.session import FAILURES, PayerSession
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32
-from troth.transport.errors import OverlayError
 
+END_SECONDS = 3.0
+"""How long whoever interrupts a client waits until its orders are told."""
 _log = logging.getLogger(__name__)
 
 
@@ -56,5 +58,22 @@ class EarlyEnd:
         self.asked = True
         try:
             await (await reached()).end(order, salt)
-        except (ClientError, OverlayError) as error:
+        except FAILURES as error:
             _log.info("the answer goes on to its end: %s", error)
+
+
+async def end_answers(session: PayerSession, entries: Iterable[OrderRecord]) -> bool:
+    """Have no more written of the answers of these orders; whether all their schedulers took the word in time."""
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await asyncio.gather(*[_end_answer(session, entry) for entry in entries])
+    except FAILURES as error:
+        _log.info("an answer goes on to its end: %s", error)
+        return False
+    return True
+
+
+async def _end_answer(session: PayerSession, entry: OrderRecord) -> None:
+    assert entry.submission is not None
+    calls = await session.calls(session.tab_context_of(entry.tab))
+    await calls.end(entry.identifier, entry.submission.salt)
