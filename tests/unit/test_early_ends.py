@@ -224,10 +224,15 @@ async def test_an_answer_costs_no_more_once_its_stop_is_met(tmp_path: Path, stre
     async with tab_gateway(tmp_path) as stage:
         scheduler = stage.stage.scheduler
         scheduler.writes, scheduler.tamper = 7, held_open(scheduler)
-        answer = await stage.post(stop=["lo"], stream=stream)
+        answer = await stage.post(
+            stop=["lo"], stream=stream, stream_options={"include_usage": True} if stream else None
+        )
         pieces = said(answer.text)[:-1] if stream else [answer.json()]
         choices = [one["choices"][0] for one in pieces if one["choices"]]
         assert choices[-1]["finish_reason"] == "stop"
+        # Not what all of it might have cost.
+        usage = next(one["usage"] for one in reversed(pieces) if one.get("usage"))
+        assert usage["cost_units"] == str(stage.stage.session.journal.all()[0].fee)
         await eventually(lambda: stage.stage.session.journal.all()[0].fee)
         (entry,) = stage.stage.session.journal.all()
         assert len(json.loads(entry.evidence["tokens"])) == 7 < len(scheduler.answer)

@@ -121,6 +121,9 @@ class Completion:
         for ending in self.endings:
             ending.set()
 
+    async def counted(self) -> None:
+        """Wait a little until it is known what was written, where a choice ended at a stop."""
+
     def cut(self, refusal: GatewayRefusal) -> None:
         """Nobody hears more of it than this."""
         unfinished = [number for number, choice in enumerate(self.choices) if choice.reason is None]
