@@ -19,7 +19,7 @@ from troth.node.errors import NotAssigned
 from troth.node.orders.beginning import with_first_block
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.market import canonical, convictions, prices, reminders
-from troth.protocol.market.checks import first_reference_block
+from troth.protocol.market.checks import DRAW_AGE, first_reference_block
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.reminders import REMINDER_LIMIT, OpenPromise, Reminder
@@ -119,6 +119,24 @@ def test_a_node_that_shows_an_older_word_changes_nothing() -> None:
     assert reminders.caught_up(book, shown) == PayerBook(tab, 9, 6, 3, {4: 7, 5: 7, 6: 11})
 
 
+async def test_a_node_that_is_started_from_an_old_copy_signs_no_second_result(tmp_path: Path) -> None:
+    """Attack 210: yesterday's records began with the node, so that nothing seemed to be missing."""
+    network = build(tmp_path)
+    await network.serve()
+    operator = next(iter(network.nodes))
+    node = network.nodes[operator]
+    await with_first_block(node.context)
+    node.context.stores.words.note_block(BLOCK)
+    network.ground.block = BLOCK + PARAMETERS.reference_age
+    assert (await with_first_block(node.context)).first == 0, "it was away for a moment"
+    node.context.stores.words.note_block(BLOCK)
+    network.ground.block = BLOCK + PARAMETERS.reference_age + 1
+    again = await with_first_block(node.context)
+    assert again.first == network.ground.block + DRAW_AGE
+    network.ground.block += 5
+    assert (await with_first_block(node.context)).first == again.first, "also after one more start"
+
+
 async def admitted_again(scene: TabScene, asked: Asked) -> Signed[Admission]:
     """The same order once more, from a client that wants another node this time."""
     others = ",".join(set(scene.nodes) - set(history_of(scene, asked).admitted.nodes))
@@ -161,6 +179,24 @@ async def test_a_scheduler_that_lost_its_records_admits_nothing_twice(scheduler:
     assert again == scheduler.first == 503, "also after a restart"
     later = await scheduler.send(scheduler.asked())
     assert later.tokens
+
+
+async def test_a_scheduler_that_is_started_from_an_old_copy_admits_nothing_twice(scheduler: TabScene) -> None:
+    async def first() -> int:
+        assert scheduler.database is not None
+        return await first_block(scheduler.database, scheduler.ledger, scheduler.context.operator.address)
+
+    await scheduler.send(scheduler.asked())
+    began = await first()
+    assert scheduler.database is not None
+    await scheduler.database.note_block(scheduler.ledger.block)
+    scheduler.ledger.block += PARAMETERS.reference_age
+    assert await first() == began, "it was away for a moment"
+    scheduler.ledger.block += PARAMETERS.reference_age + 1
+    fenced = await first()
+    assert fenced == scheduler.ledger.block + DRAW_AGE
+    scheduler.ledger.block += 5
+    assert await first() == fenced, "also after one more start"
 
 
 async def test_without_that_it_would_be_convicted_too(scheduler: TabScene) -> None:

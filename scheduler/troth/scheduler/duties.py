@@ -114,6 +114,7 @@ class SchedulerDuties:
         self._run("asking silent verifiers again", pace.money, self._orders.ask_again)
         self._run("redeeming and claiming", pace.money, self._collect)
         self._run("posting the log", pace.money, self._orders.book.post_due)
+        self._run("noting the block", pace.money, lambda: context.database.note_block(context.ledger.block))
         self._run("forgetting what is owed no more", pace.slow, self._orders.forget_old)
 
     async def stop(self) -> None:

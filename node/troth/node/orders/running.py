@@ -349,14 +349,13 @@ class RunningNode:
             # Beside the follower's own loop: this one shows its age where that hangs.
             await follower.catch_up()
 
-        stores = context.stores
         keeper = EarningKeeper(
             EarningContext(
                 market,
                 self._key,
                 context.ledger,
-                stores.books,
-                ClaimsRecord(stores.database),
+                context.stores.books,
+                ClaimsRecord(context.stores.database),
                 self._configuration.earning,
                 context.write,
                 reached,
@@ -369,6 +368,7 @@ class RunningNode:
             nonlocal seen
             block = follower.block
             if block != seen:
+                await context.write(lambda: context.stores.words.note_block(block))
                 await keeper.step()
                 seen = block
 

@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS words (
     PRIMARY KEY (order_id, segment, kind)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS beginning (block INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS seen (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS openings (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, subject BLOB NOT NULL, sealed BLOB NOT NULL,
     PRIMARY KEY (order_id, segment, subject)
@@ -60,14 +61,30 @@ class SignedWords:
         self._database = database
         database.create(SCHEMA)
 
-    def beginning(self, block: int) -> int:
-        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted."""
+    def beginning(self, block: int, age: int) -> int:
+        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted.
+
+        They begin anew where they were written last more than ``age`` blocks ago: they may be an old copy.
+        """
         with self._database.transaction():
-            found = self._database.row("SELECT block FROM beginning")
+            found, seen = (
+                self._database.row("SELECT block FROM beginning"),
+                self._database.row("SELECT block FROM seen"),
+            )
             if found is None:
                 found = (0 if self._database.row("SELECT 1 FROM begun") else block,)
                 self._database.write("INSERT INTO beginning VALUES (?)", *found)
+            elif seen is not None and block > seen[0] + age:
+                found = (block,)
+                self._database.write("UPDATE beginning SET block=?", *found)
+            self.note_block(block)
         return int(found[0])
+
+    def note_block(self, block: int) -> None:
+        """These records are in use at this block."""
+        with self._database.transaction():
+            self._database.write("DELETE FROM seen")
+            self._database.write("INSERT INTO seen VALUES (?)", block)
 
     def begin(self, begun: BegunSegment) -> None:
         """Note that a segment is begun; a check may be begun again, an inference may not.

@@ -1,7 +1,8 @@
 """Records that begin after their scheduler was registered: what it may have admitted before is not in them.
 
 A scheduler whose disk was lost has its key from a backup, and no word of what it signed. Any of its clients could send
-an order again, and convict it by two admissions that name two nodes.
+an order again, and convict it by two admissions that name two nodes. The same holds for a copy of yesterday: records
+say at which block they were in use last.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class SeenChain(Protocol):
 
 async def first_block(database: SchedulerDatabase, chain: SeenChain, operator: Address) -> int:
     """The oldest reference block of an order that is taken; 0: any."""
-    begun, party = await database.beginning(chain.block), chain.state.parties.get(operator)
+    age, party = chain.parameters.reference_age, chain.state.parties.get(operator)
+    begun = await database.beginning(chain.block, age)
     # A home that is used again on a chain that began anew has a beginning which that chain has yet to reach.
     begun = min(begun, chain.block)
     return 0 if party is None else first_reference_block(begun, party.registered.block, chain.parameters)

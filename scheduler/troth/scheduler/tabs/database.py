@@ -23,6 +23,7 @@ _Waiting = tuple[Sequence[Statement], "asyncio.Future[None]"]
 FORMAT = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS beginning (block INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS seen (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS behind (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS client_tab (tab BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS client_number (
@@ -100,11 +101,21 @@ class SchedulerDatabase:
         with self._reading:
             return self._reader.execute(query, values).fetchall()
 
-    async def beginning(self, block: int) -> int:
-        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted."""
-        begun = 0 if self.read("SELECT 1 FROM client_tab LIMIT 1") else block
+    async def beginning(self, block: int, age: int) -> int:
+        """The block at which these records began: ``block`` where nothing is in them, 0 where that was not noted.
+
+        They begin anew where they were written last more than ``age`` blocks ago: they may be an old copy.
+        """
+        begun, seen = 0 if self.read("SELECT 1 FROM client_tab LIMIT 1") else block, self.read("SELECT block FROM seen")
         await self.commit(("INSERT INTO beginning SELECT ? WHERE NOT EXISTS (SELECT 1 FROM beginning)", (begun,)))
+        if seen and block > seen[0][0] + age:
+            await self.commit(("UPDATE beginning SET block = ?", (block,)))
+        await self.note_block(block)
         return int(self.read("SELECT block FROM beginning")[0][0])
+
+    async def note_block(self, block: int) -> None:
+        """These records are in use at this block."""
+        await self.commit(("DELETE FROM seen", ()), ("INSERT INTO seen VALUES (?)", (block,)))
 
     def behind(self) -> int:
         """The last block at which a node told of words that these records did not hold; -1: none ever did."""
