@@ -18,11 +18,12 @@ from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import PotKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import PipelineHost
 from troth.routing.pipelines.live_map import LiveMap, MachineReport
 from troth.scheduler.pool import showing
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
+from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, UNTRIED_ORDERS, ClassPool
 from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.pace import PlacementPace
 from troth.scheduler.pool.showing import SHOWN_WAYS, shown
@@ -69,6 +70,27 @@ def test_a_node_that_moves_late_may_be_moved_again() -> None:
     assert not next(one for one in room.pool.members(chain) if one.name == name(LIAR)).movable
     late = side({1: (0, 6), 2: (0, 6), 3: (6, 12), LIAR: (6, 12)})
     assert next(one for one in room.pool.members(late) if one.name == name(LIAR)).movable
+
+
+def test_a_node_that_never_finished_an_order_holds_a_few_and_not_all() -> None:
+    """Attack 211: it says that a layer takes it a nanosecond, has room without end, and writes nothing."""
+    now = 100.0
+    pool = ClassPool(SHAPE, 100, placing=False, clock=lambda: now)
+
+    def told() -> None:
+        for node, nanoseconds in ((name(1), 20_000_000), (name(LIAR), 1)):
+            pool.take(node, report(int(now), 0, LAYERS, decode_nanoseconds=nanoseconds, cache_tokens=1 << 30))
+
+    pool.note_answer(name(1), LAYERS, 0.02 * LAYERS)
+    told()
+    draws = [SegmentDraw(0, LAYERS, (name(LIAR), name(1)))]
+    chosen = [pool.choose(str(number), 50, draws).names for number in range(30)]
+    assert chosen.count((name(LIAR),)) == UNTRIED_ORDERS * 100 // 50
+    assert chosen.count((name(1),)) == 30 - UNTRIED_ORDERS * 100 // 50
+    now += 5.0
+    pool.note_answer(name(LIAR), LAYERS, 0.001 * LAYERS)
+    told()
+    assert pool.choose("later", 50, draws).names == (name(LIAR),), "it was seen to be fast"
 
 
 def test_a_report_is_answered_without_a_look_at_every_link(monkeypatch: pytest.MonkeyPatch) -> None:

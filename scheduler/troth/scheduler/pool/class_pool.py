@@ -62,6 +62,11 @@ class ClassNotServed(ReportRefused):
     status = 404
 
 
+UNTRIED_ORDERS = 4
+"""Of the longest kind, that a node holds at once of which no answer was measured lately: it may claim any speed, and
+would have all orders that it is drawn for, as long as none of them ends."""
+
+
 class ClassPool:
     """Holds what is known of one class's nodes. Pure but for its clock: callers bring reports and the chain's side."""
 
@@ -108,7 +113,7 @@ class ClassPool:
             first=report.first,
             end=report.end,
             layer_seconds=self.measurements.believed(sender, report.decode_nanoseconds / 1e9, now),
-            cache_tokens=report.cache_tokens,
+            cache_tokens=self._room_of(sender, report, now),
             # Its own count would be a lever: a node that says it is crowded would seem fast for its load.
             running=self.router.running_on(sender),
             entry_seconds=way,
@@ -126,6 +131,11 @@ class ClassPool:
                 self.live.link(sender, link.node, link.microseconds / 1e6, now)
         if report.leaving:
             self.forget(sender)
+
+    def _room_of(self, name: str, report: Report, now: float) -> int:
+        """Tokens that a node may hold for orders."""
+        tried = self.measurements.seen(name, now) is not None or not self._cached_tokens
+        return report.cache_tokens if tried else min(report.cache_tokens, UNTRIED_ORDERS * self._cached_tokens)
 
     def forget(self, name: str) -> None:
         """A node left: its layers are free, and it is chosen no more."""
