@@ -19,16 +19,19 @@ from troth.protocol import typed_data
 from troth.protocol.market import events as on
 from troth.protocol.market import messages
 from troth.protocol.market.calls import argument
+from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import SummonsKind, SummonsState
 from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
+from troth.protocol.wire_market import Remind
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.peers import Peers
 from troth.scheduler.tabs import reminding
 from troth.scheduler.tabs.reminding import NodeReminders
+from troth.transport.errors import RemoteFailure
 
 
 class Scene(TabScene):
@@ -140,6 +143,46 @@ async def test_records_that_are_whole_are_not_doubted(scene: Scene) -> None:
     await scene.begin_again(lost=False)
     assert scene.context.node_tabs.fence == 0
     assert (await scene.send(scene.asked(check_rate=250_000))).tokens
+
+
+async def test_a_node_that_says_nothing_holds_up_no_other(scene: Scene) -> None:
+    await scene.send(scene.asked(check_rate=250_000))
+    await scene.stop()
+    slow = next(iter(scene.nodes.values()))
+    slow.seen.clear()
+    slow.faults.silent = {Remind}
+    scene.start()
+    context = scene.context
+    asking = NodeReminders(context.database, context.node_tabs, scene.ledger, context.operator, scene.peers)  # type: ignore[arg-type]
+    async with asyncio.timeout(5):
+        await asking.hear(scene.nodes, seconds=0.2)
+        await asking.hear(scene.nodes, seconds=0.2)
+    assert slow.seen.count("Remind") == 1, "it is still asked"
+    assert [node for node in scene.nodes if not context.node_tabs.is_heard(node)] == [slow.address]
+    await asking.close()
+
+
+async def test_a_node_that_shows_old_words_one_by_one_keeps_nobody_from_ordering(scene: Scene) -> None:
+    """After a loss it would have every order refused for some blocks with each of them, for as long as it has any."""
+    await scene.send(scene.asked(check_rate=250_000))
+    node = next(one for one in scene.nodes.values() if one.promises)
+    (promised,) = node.promises.values()
+    await scene.begin_again()
+    fence, book = scene.context.node_tabs.fence, scene.context.node_tabs.held(node.address).book
+    assert fence == scene.ledger.block + DRAW_AGE
+    scene.ledger.block += 20
+    for number in (book.sequence + 1, book.sequence + 2):
+        old = replace(promised[1].message, sequence=number)
+        promised[number] = scene.context.signed(old)
+        scene.context.node_tabs.note_refusal(node.address, RemoteFailure("it", "invalid_voucher", "x", "y"))
+        await scene.reminders.hear([node.address])
+        assert scene.context.node_tabs.held(node.address).book.sequence == number
+        assert scene.context.node_tabs.fence == fence
+    young = replace(promised[1].message, sequence=book.sequence + 3, reference_block=fence)
+    promised[young.sequence] = scene.context.signed(young)
+    scene.context.node_tabs.note_refusal(node.address, RemoteFailure("it", "not_paid", "x", "y"))
+    await scene.reminders.hear([node.address])
+    assert scene.context.node_tabs.fence == scene.ledger.block + DRAW_AGE, "another machine signs with this key"
 
 
 async def test_nothing_is_promised_to_a_node_that_has_not_said_what_it_holds(scene: Scene) -> None:

@@ -123,6 +123,8 @@ class SchedulerDuties:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._summons.abandon()
+        if self._reminders is not None:
+            await self._reminders.close()
 
     def reasons(self) -> list[str]:
         """Which duties fail now, and why."""

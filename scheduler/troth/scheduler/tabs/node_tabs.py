@@ -109,18 +109,19 @@ class NodeTabs:
         if isinstance(error, RemoteFailure) and error.remote_code in REFUSED_WORDS and self._heard is not None:
             self._heard.discard(node)
 
-    def _is_heard(self, node: Address) -> bool:
+    def is_heard(self, node: Address) -> bool:
+        """Whether something may be promised to a node: it has said what it holds, or need not."""
         return self._heard is None or node in self._heard
 
     def covers(self, node: Address, price: int, state: TabState) -> bool:
         """Whether a promise could be made now."""
-        return self._is_heard(node) and tabs.covers_next(self.held(node).book, price, state)
+        return self.is_heard(node) and tabs.covers_next(self.held(node).book, price, state)
 
     def promise(
         self, node: Address, wanted: Callable[[Hash32, int], Promise], state: TabState
     ) -> tuple[Signed[Promise], list[Statement]]:
         """Promise with the next number; ``wanted`` makes it from tab and number. Raises InvalidVoucher."""
-        if not self._is_heard(node):
+        if not self.is_heard(node):
             what = "The node has not said yet what was promised to it before"
             raise InvalidVoucher(what, node, "Try again once it is connected.")
         held = self.held(node)

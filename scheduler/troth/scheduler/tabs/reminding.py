@@ -9,9 +9,9 @@ a block from before it learned that its own records are behind.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, reminders
@@ -23,7 +23,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire_market import Remind, Reminded
 from troth.scheduler.orders.context import Ledger
 from troth.scheduler.peers import Peers
-from troth.scheduler.tabs.database import SchedulerDatabase, Statement
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
@@ -32,8 +32,10 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 ASKED_TOGETHER = 64
-START_SECONDS = 20.0
-"""For which a start waits for answers; whoever has not answered by then is asked again beside the orders."""
+LOOK_SECONDS = 1.0
+"""How long one look waits for answers."""
+START_SECONDS = 10.0
+"""How long a start does. Who answers later is heard later."""
 
 
 class NodeReminders:
@@ -54,15 +56,31 @@ class NodeReminders:
         self._peers = peers
         self._heard: set[Address] = set()
         self._tried: set[Address] = set()
+        self._asking: dict[Address, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(ASKED_TOGETHER)
         behind = database.behind()
         node_tabs.fence = 0 if behind < 0 else min(behind, ledger.block) + DRAW_AGE
         node_tabs.promise_only_to(self._heard)
 
-    async def hear(self, nodes: Iterable[Address]) -> None:
-        """Ask whoever has not answered yet; one that is away is asked again the next time."""
-        asked = [node for node in dict.fromkeys(nodes) if node not in self._heard]
-        await asyncio.gather(*[self._hear(node) for node in asked])
+    async def hear(self, nodes: Iterable[Address], seconds: float = LOOK_SECONDS) -> None:
+        """Ask whoever has not answered yet, and wait a little for the answers; whoever is still asked is not asked
+        twice, and one that is away is asked again the next time."""
+        for node in dict.fromkeys(nodes):
+            if node not in self._heard and node not in self._asking:
+                task = self._asking[node] = asyncio.create_task(self._hear(node))
+                task.add_done_callback(partial(self._answered, node))
+        if self._asking:
+            await asyncio.wait(list(self._asking.values()), timeout=seconds)
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _answered(self, node: Address, _task: asyncio.Task[None]) -> None:
+        self._asking.pop(node, None)
 
     def with_tabs(self) -> list[Address]:
         """Nodes with which this scheduler has a tab on chain, or had one."""
@@ -78,16 +96,29 @@ class NodeReminders:
                 return  # connections are looked after elsewhere
             self._tried.add(node)
             async with self._places:
-                reminder = await self._asked(node)
-        except (OverlayError, ProtocolError) as error:
+                await self._take(node, await self._asked(node))
+        except (OverlayError, ProtocolError, StorageFailed) as error:
             log.info("%s has not said what was promised to it: %s", node, error)
             return
-        held = self._node_tabs.held(node)
-        if reminders.is_behind(held.book, reminder):
-            log.warning("%s holds words of this scheduler that its records do not have: they are lost or old", node)
-            await self._note_behind()
-            await self._database.commit(*self._caught_up(node, reminder))
         self._heard.add(node)
+
+    async def _take(self, node: Address, reminder: Reminder) -> None:
+        """Go on from what a node holds, if that is more than these records do."""
+        if not reminders.is_behind(self._node_tabs.held(node).book, reminder):
+            return
+        log.warning("%s holds words of this scheduler that its records do not have: they are lost or old", node)
+        if self._is_news(reminder):
+            await self._note_behind()
+        await self._database.commit(*self._caught_up(node, reminder))
+
+    def _is_news(self, reminder: Reminder) -> bool:
+        """Whether an order may have been admitted that is younger than what is known to be lost.
+
+        A node could else show its words one by one, and have all orders refused for some blocks with each of them.
+        """
+        fence, age = self._node_tabs.fence, self._ledger.parameters.reference_age
+        young = any(one.promise.message.reference_block >= fence for one in reminder.promises)
+        return young or self._ledger.block > fence + age
 
     async def _asked(self, node: Address) -> Reminder:
         """All pages; each promise is this scheduler's own, so that there are only so many."""
@@ -127,10 +158,7 @@ class NodeReminders:
 async def reminded(
     database: SchedulerDatabase, node_tabs: NodeTabs, ledger: Ledger, operator: Operator, peers: Peers
 ) -> NodeReminders:
-    """Who asks, once nodes had time to answer: before anything is admitted, so that old records are noticed."""
+    """Who asks, once all nodes were asked: before anything is admitted, so that old records are noticed."""
     made = NodeReminders(database, node_tabs, ledger, operator, peers)
-    with contextlib.suppress(TimeoutError):
-        # Nodes that left long ago do not answer, and there may be thousands of them.
-        async with asyncio.timeout(START_SECONDS):
-            await made.hear(made.with_tabs())
+    await made.hear(made.with_tabs(), START_SECONDS)
     return made
