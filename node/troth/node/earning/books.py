@@ -91,11 +91,6 @@ class _OpenLeaves:
     paid: int = 0
     """What was acknowledged of finished work."""
 
-    @property
-    def lost(self) -> int:
-        """What was forfeited beyond what breaks off among so much paid work."""
-        return max(self.forfeited - self.paid // BREAKS_OFF, 0)
-
     @classmethod
     def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
         """Leaves as they are on disk."""
@@ -139,6 +134,7 @@ class NodeBooks:
     def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         self._tabs: dict[Hash32, _OpenLeaves] = {}
+        self._ahead: dict[Hash32, int] = {}
         self._rollbacks = database.rollbacks
         database.create(SCHEMA)
 
@@ -204,12 +200,13 @@ class NodeBooks:
         return {number: value for number, value in values.items() if value}
 
     def forfeited(self, tab: Hash32) -> int:
-        """What was computed under numbers that ended without a result, and is never paid; as long as it is kept."""
-        return self._held(tab).forfeited
+        """What was computed under numbers that ended without a result, and is never paid; as long as it is kept. With
+        what was written ahead of answers that ended early, since this node was started."""
+        return self._held(tab).forfeited + self._ahead.get(tab, 0)
 
     def lost(self, tab: Hash32) -> int:
         """What of it counts as unpaid: more than breaks off among so much paid work."""
-        return self._held(tab).lost
+        return max(self.forfeited(tab) - self._held(tab).paid // BREAKS_OFF, 0)
 
     # ------------------------------------------------------------------------------------------------------- writing
 
@@ -256,7 +253,7 @@ class NodeBooks:
         others.pop(promise.sequence, None)
         state = ledger.state.tab_state(promise.tab)
         after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
-        lost = self._held(promise.tab).lost
+        lost = self.lost(promise.tab)
         if after.exposure + lost > limit and lost:
             what = f"this scheduler never asked for the result of work worth {lost}, and owes other work"
             raise NotPaid(what, promise.price, "Ask for the result of each order; this is forgotten after a month.")
@@ -344,6 +341,10 @@ class NodeBooks:
                 statement = "UPDATE leaves SET worth=? WHERE tab=? AND number=?"
                 self._database.write(statement, str(lost), leaf.tab, leaf.number)
                 held.forfeited += lost
+
+    def ran_ahead(self, tab: Hash32, lost: int) -> None:
+        """What was computed beyond an answer's early end, which nobody pays."""
+        self._ahead[tab] = self._ahead.get(tab, 0) + lost
 
     def end_running(self) -> None:
         """After a start: nothing runs any more."""

@@ -17,6 +17,7 @@ from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.orders.chaining import chain_up
 from troth.node.orders.context import NodeContext
+from troth.node.orders.reading import worth_so_far
 from troth.node.orders.session import READ, SegmentSession
 from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
 from troth.node.traces import StoredTrace
@@ -89,6 +90,10 @@ def _require_text(session: SegmentSession, header: Conclude, tokens: tuple[int, 
     if len(tokens) != written or tokens != own:
         raise BadInput("these are not the tokens that this node chose", len(tokens), "Send the text it emitted.")
     if session.seat.request.may_end_early:
+        if header.positions < session.rows.own.position:
+            # Else whole texts would be had for the price of their first token.
+            what = f"rows of {session.rows.own.position} positions were given"
+            raise OutOfOrder(what, header.positions, "Conclude all that you were given.")
         return
     if header.positions != session.rows.positions or session.text.finish(header.positions - 1, tokens[-1]) is None:
         # Verifiers reject a text that ends in its middle, so nobody signs for one whose client did not allow it.
@@ -186,6 +191,9 @@ def _concluded(
     (result, imprints), seat = said, session.seat
     session.trace = _kept(context, session, made, rows)
     keep_read(context, session, made)
+    if seat.ordered is not None and seat.ordered.may_end_early and made.positions < session.rows.positions:
+        ahead = worth_so_far(session) - worth_so_far(session, made.positions)
+        context.stores.books.ran_ahead(seat.promise.message.tab, ahead)
     place, word = (seat.order_id, seat.index), b""
     if imprints is not None:
         word = context.stores.words.sign_once(place, IMPRINTS, imprints, lambda: context.operator.sign(imprints))

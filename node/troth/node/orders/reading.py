@@ -83,9 +83,9 @@ def _require_paid(session: SegmentSession, header: Advance, end: int) -> None:
         raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
 
 
-def worth_so_far(session: SegmentSession) -> int:
-    """What its promise makes of the positions that an inference has computed, asked for or not."""
-    seat, end = session.seat, session.rows.positions
+def worth_so_far(session: SegmentSession, positions: int | None = None) -> int:
+    """What its promise makes of the positions that an inference has computed, asked for or not, or of some of them."""
+    seat, end = session.seat, session.rows.positions if positions is None else positions
     if not seat.infers or not end:
         return 0
     prompt = min(session.rows.begun_with if seat.ordered is None else len(seat.ordered.prompt_tokens), end)
