@@ -14,9 +14,7 @@ BANK, COURT, OPEN, PARTIES = (
 DRAWS, EVIDENCE, OUTCOMES, OPENING = (
     f"{MARKET}/{name}.t.sol" for name in ("Draws", "EvidenceNodes", "CourtOutcomes", "CourtOpening")
 )
-BANK_OBJECTIONS, WORDS, MONEY = (
-    f"{MARKET}/{name}.t.sol" for name in ("BankObjections", "AttacksWords", "AttacksMoney")
-)
+OBJECTED, WORDS, MONEY = (f"{MARKET}/{name}.t.sol" for name in ("BankObjections", "AttacksWords", "AttacksMoney"))
 COURT_DRAW, COMMITMENTS, REVEALS, STEPS = (
     f"{MARKET}/{name}.t.sol" for name in ("CourtDraw", "CourtCommitments", "CourtReveals", "CourtSteps")
 )
@@ -205,7 +203,7 @@ REFERENCED = (
     ),
     _by("vouchers of a tab that was opened again", "the contract", f"{BANK}::test_VouchersOfAReopenedTabReplay"),
     _by("vouchers after a fork", "the contract", f"{BANK}::test_VouchersOfAForkThatChangedItsNumber"),
-    _by("a tab that is closed under its orders", "a claim", f"{BANK_OBJECTIONS}::test_DepositsOfAClosedTabGoToThePayer"),
+    _by("a tab that is closed under its orders", "a claim", f"{OBJECTED}::test_DepositsOfAClosedTabGoToThePayer"),
     _by("a front-run opening of a tab", "the contract", f"{BANK}::test_AnOpeningFrontRun"),
     _by("a front-run answer of a claim", "the contract", f"{BANK}::test_AnAnswerFrontRunByAnObjection"),
     _by("a task left out of the log", "the auditor", f"{LOGS}::test_a_promised_leaf_that_is_missing_is_found"),

@@ -20,10 +20,10 @@ from troth.chain.store import EventStore
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.tabs.store import TabStore
 from troth.client.tickets.store import TicketStore
-from troth.committee.epoch_store import EpochStore
-from troth.committee.epochs import EpochJournal
-from troth.committee.store import MemberStore
-from troth.committee.ticket_keys import TicketKeyStore
+from troth.committee.directory.store import MemberStore
+from troth.committee.rating.epochs import EpochJournal
+from troth.committee.rating.store import EpochStore
+from troth.committee.tickets.keys import TicketKeyStore
 from troth.explorer.opening import SqliteDatabase
 from troth.network.journal import CreationJournal
 from troth.node.earning.database import NodeDatabase

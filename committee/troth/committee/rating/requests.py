@@ -24,12 +24,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from troth.committee import requests
-from troth.committee.bodies import body_of
-from troth.committee.epochs import LARGEST_FILE, EpochFile
 from troth.committee.errors import RequestRefused
-from troth.committee.missed import ADDED_UP, LISTED
-from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
-from troth.committee.request_places import RequestPlaces
+from troth.committee.rating.epochs import LARGEST_FILE, EpochFile
+from troth.committee.rating.member import RatingMember, decode_proposal_of_epoch, encode_message
+from troth.committee.rating.missed import ADDED_UP, LISTED
+from troth.committee.requests import RequestPlaces
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32
@@ -102,53 +101,53 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
 
     @router.post("/proof")
     async def proof(request: Request) -> Response:
-        announced = announced_by_member(PROVE, request, membership())
-        return _octets(await rater.prove(announced.slot))
+        announced = requests.announced_by_member(PROVE, request, membership())
+        return requests.octets(await rater.prove(announced.slot))
 
     @router.post("/openings")
     async def openings(request: Request) -> Response:
-        announced = announced_by_member(HAND_OVER, request, membership())
+        announced = requests.announced_by_member(HAND_OVER, request, membership())
         async with places[HAND_OVER].of(request):
-            return _octets(encode_message(await rater.hand_over(announced.sender, announced.slot)))
+            return requests.octets(encode_message(await rater.hand_over(announced.sender, announced.slot)))
 
     @router.post("/proposals")
     async def proposals(request: Request) -> Response:
-        announced = announced_by_member(REVIEW, request, membership())
+        announced = requests.announced_by_member(REVIEW, request, membership())
         async with places[REVIEW].of(request):
-            proposal = decode_proposal_of_epoch(await _body(request, REVIEW, announced))
+            proposal = decode_proposal_of_epoch(await requests.announced_body(request, announced, LARGEST_BODY[REVIEW]))
             if proposal.file.epoch != announced.slot:
                 raise RequestRefused("The proposal is of another epoch than its headers say", proposal.file.epoch)
             with _fields():
-                return _octets(encode_message(await rater.review(announced.sender, proposal)))
+                return requests.octets(encode_message(await rater.review(announced.sender, proposal)))
 
     @router.post("/lists")
     async def lists(request: Request) -> Response:
-        return _octets(rater.listed(await named(LISTED, request)))
+        return requests.octets(rater.listed(await named(LISTED, request)))
 
     @router.post("/sums")
     async def sums(request: Request) -> Response:
-        return _octets(rater.added_up(await named(ADDED_UP, request)))
+        return requests.octets(rater.added_up(await named(ADDED_UP, request)))
 
     async def named(kind: str, request: Request) -> Hash32:
-        announced = announced_by_member(kind, request, membership())
+        announced = requests.announced_by_member(kind, request, membership())
         async with places[kind].of(request):
-            body = await _body(request, kind, announced)
+            body = await requests.announced_body(request, announced, LARGEST_BODY[kind])
         if len(body) != 32:
             raise RequestRefused("A hash has 32 bytes", len(body))
         return Hash32(body)
 
     @router.post("/signed")
     async def signed(request: Request) -> Response:
-        announced = announced_by_member(SIGNED, request, membership())
+        announced = requests.announced_by_member(SIGNED, request, membership())
         async with places[SIGNED].of(request):
-            body = await _body(request, SIGNED, announced)
+            body = await requests.announced_body(request, announced, LARGEST_BODY[SIGNED])
             try:
                 file = msgspec.msgpack.decode(body, type=EpochFile)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise RequestRefused("The bytes are no file of an epoch", error) from error
             with _fields():
                 await rater.hear(file)
-        return _octets(b"\x01")
+        return requests.octets(b"\x01")
 
     return router
 
@@ -160,21 +159,3 @@ def _fields() -> Iterator[None]:
         yield
     except ProtocolError as error:
         raise RequestRefused("A field of the message is not what it should be", str(error)) from error
-
-
-def announced_by_member(kind: str, request: Request, membership: CommitteeMembership) -> requests.Announced:
-    """What a member announces in its headers; raises RequestRefused for a stranger."""
-    announced = requests.announced(kind, dict(request.headers), membership.domain)
-    if membership.member(announced.sender) is None:
-        raise RequestRefused("Only members may ask this", announced.sender)
-    return announced
-
-
-async def _body(request: Request, kind: str, announced: requests.Announced) -> bytes:
-    body = await body_of(request, LARGEST_BODY[kind])
-    requests.require_body(body, announced)
-    return body
-
-
-def _octets(content: bytes) -> Response:
-    return Response(content, media_type="application/octet-stream")

@@ -17,9 +17,11 @@ import msgspec
 
 from troth.chain.errors import ChainError, ChainRejected
 from troth.client.errors import ClientError
-from troth.committee.answers import encode_answer
-from troth.committee.challenges import (
-    PARTS,
+from troth.committee.corpus.prompts import PARTS
+from troth.committee.corpus.wear import prompts_of_list
+from troth.committee.errors import CommitteeError, EpochRefused
+from troth.committee.rating.answers import encode_answer
+from troth.committee.rating.challenges import (
     Challenge,
     Openings,
     PromptOpening,
@@ -28,14 +30,12 @@ from troth.committee.challenges import (
     require_openings,
     root_of,
 )
-from troth.committee.epoch_store import KEPT_EPOCHS
-from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
-from troth.committee.errors import CommitteeError, EpochRefused
-from troth.committee.missed import missed_list, others_evidence
-from troth.committee.moments import EpochMoment, late_part
-from troth.committee.rating import VERSION, Agreement, EpochProposal, RatingMember, encode_message
-from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
-from troth.committee.wear import prompts_of_list, wear_of
+from troth.committee.rating.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
+from troth.committee.rating.member import VERSION, Agreement, EpochProposal, RatingMember, encode_message
+from troth.committee.rating.missed import missed_list, others_evidence
+from troth.committee.rating.moments import EpochMoment, late_part
+from troth.committee.rating.requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
+from troth.committee.rating.store import KEPT_EPOCHS
 from troth.protocol import committee, typed_data
 from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
@@ -251,7 +251,7 @@ class EpochTurns:
             terms, store = self.rater.terms, self.rater.store
             openings = self.rater.new_openings(moment, prompts_of_list(terms.prompts, len(nodes)))
             store.keep_openings(moment.now.epoch + 1, openings, terms.texts)
-            if (warning := wear_of(store, terms).warning) is not None:
+            if (warning := store.wear(terms.texts, terms.prompts).warning) is not None:
                 log.warning("%s", warning)
             root = root_of(openings)
         after = ExaminedList(list(nodes), "0x" + root.hex())

@@ -26,8 +26,8 @@ from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.committee import requests
 from troth.committee.errors import CommitteeError, TicketsRefused
-from troth.committee.ticket_keys import DealtShares, KeyProposal, TicketKeyMember, decode_body
-from troth.committee.ticket_service import DEAL, DEALERS, HOLDINGS, PATHS, PROPOSE
+from troth.committee.tickets.keys import DealtShares, KeyProposal, TicketKeyMember, decode_body
+from troth.committee.tickets.service import DEAL, DEALERS, HOLDINGS, PATHS, PROPOSE
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import threshold

@@ -12,8 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from troth.committee.directory.proposal import Checked, CheckedRelay
 from troth.committee.errors import EntryRefused, Full, Unreachable
-from troth.committee.proposal import Checked, CheckedRelay
 from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.circuits.link import link_client_context
 from troth.overlay.relay.delivery import ALPN as DELIVERY

@@ -19,17 +19,13 @@ from typing import Annotated
 import msgspec
 
 from troth.client.choices import SamplingChoices
-from troth.committee.corpus import Corpus
+from troth.committee.corpus.prompts import LONGEST, MOST_PROMPTS, PARTS, prompts_of
+from troth.committee.corpus.texts import Corpus
 from troth.committee.errors import EpochRefused
-from troth.committee.prompts import LONGEST, prompts_of
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import prompt_commitment, prompt_root
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
 
-MOST_PROMPTS = 1_024
-"""Of one list."""
-PARTS = 2
-"""The leader whom the last leader's VRF draws, and the one whom the seed draws."""
 TEMPERATURES = {1_000_000: 5, 700_000: 3, 800_000: 1, 600_000: 1}
 """In millionths, with their weights: what programs and people set. A greedy answer has no entropy to compare with."""
 OUTPUT_MEAN, OUTPUT_SPREAD, FEWEST_TOKENS = 337.99, 1.0, 16

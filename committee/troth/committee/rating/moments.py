@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainUnavailable
 from troth.chain.follower import Follower
-from troth.committee.epochs import EpochNow
+from troth.committee.rating.epochs import EpochNow
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.reputation_events import ReputationState
 from troth.protocol.types import ZERO_HASH

@@ -16,8 +16,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from troth.committee.corpus.stand_ins import StandIns
 from troth.committee.errors import MemberConfigurationInvalid
-from troth.committee.stand_ins import StandIns
 
 FEWEST = 200
 """Texts of a member's own corpus: with fewer, whoever saw some prompts has seen most of it."""
@@ -165,7 +165,7 @@ def _gaps(texts: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], tuple[tuple
 @cache
 def shipped() -> Corpus:
     """The corpus of this package."""
-    return Corpus.of(lines_of(resources.files("troth.committee").joinpath("texts", "prompts.txt").read_text("utf-8")))
+    return Corpus.of(lines_of(resources.files("troth.committee.corpus").joinpath("prompts.txt").read_text("utf-8")))
 
 
 def read_corpus(path: Path) -> Corpus:

@@ -14,13 +14,17 @@ import math
 import random
 from collections.abc import Callable
 
-from troth.committee.corpus import Corpus, shipped
+from troth.committee.corpus.texts import Corpus, shipped
 from troth.committee.errors import MemberConfigurationInvalid
 
 MEAN_TOKENS, SPREAD, TOKEN_CHARACTERS = 161.31, 1.0, 4.2
 """Of prompts: mean, the standard deviation of the logarithm, and characters of a token."""
 LONGEST = 8_600
 """Characters."""
+MOST_PROMPTS = 1_024
+"""Of one list."""
+PARTS = 2
+"""The leader whom the last leader's VRF draws, and the one whom the seed draws: each has prompts of its own."""
 TRIES, DRAWN = 200, 6
 """Lengths that are drawn until a prompt of one may be asked; texts of which one is chosen that has to do with
 another."""

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.new_files import create_file
-from troth.committee.corpus import FEWEST, LARGEST, Corpus, shipped
+from troth.committee.corpus.prompts import LONGEST, sources_of
+from troth.committee.corpus.texts import FEWEST, LARGEST, Corpus, shipped
+from troth.committee.corpus.wear import USES, lists_of, prompts_of_list
 from troth.committee.errors import MemberConfigurationInvalid
-from troth.committee.prompts import LONGEST, sources_of
-from troth.committee.wear import USES, lists_of, prompts_of_list
 
 SHORTEST = 3
 """Characters."""

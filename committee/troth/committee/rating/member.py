@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from troth.committee.answers import LARGEST_ANSWER, decode_answer, require_distinct
-from troth.committee.challenges import (
-    MOST_PROMPTS,
+from troth.committee.corpus.prompts import LONGEST, MOST_PROMPTS
+from troth.committee.corpus.texts import Corpus, shipped
+from troth.committee.corpus.wear import CorpusWear, prompts_of_list
+from troth.committee.errors import EpochRefused, RequestRefused
+from troth.committee.rating.answers import LARGEST_ANSWER, decode_answer, require_distinct
+from troth.committee.rating.asking import Examiner
+from troth.committee.rating.challenges import (
     Openings,
     PromptOpening,
     new_openings,
@@ -24,14 +29,17 @@ from troth.committee.challenges import (
     require_openings,
     writer_of,
 )
-from troth.committee.corpus import Corpus, shipped
-from troth.committee.epoch_store import EpochStore
-from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, SilenceSaid, with_signature, with_silence
-from troth.committee.errors import EpochRefused, RequestRefused
-from troth.committee.evidence import NOTHING_YET, SURE, UNKNOWN, KnownEvidence
-from troth.committee.examining_nodes import Examiner
-from troth.committee.moments import EpochMoment
-from troth.committee.prompts import LONGEST
+from troth.committee.rating.epochs import (
+    EpochFile,
+    EpochJournal,
+    ExaminedList,
+    SilenceSaid,
+    with_signature,
+    with_silence,
+)
+from troth.committee.rating.evidence import NOTHING_YET, SURE, UNKNOWN, KnownEvidence
+from troth.committee.rating.moments import EpochMoment
+from troth.committee.rating.store import RECORDS, USUAL_NODES, EpochStore
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
 from troth.protocol.credit import Credit
@@ -82,6 +90,17 @@ class RatingTerms:
     def texts(self) -> tuple[str, ...]:
         """Of what this member makes its prompts."""
         return (self.corpus or shipped()).texts
+
+    def wear_in(self, folder: Path) -> CorpusWear:
+        """How worn the corpus is by what a member's home has; nothing is written where it never rated."""
+        path = folder / RECORDS
+        if not path.exists():
+            return CorpusWear(len(self.texts), 0.0, prompts_of_list(self.prompts, USUAL_NODES))
+        store = EpochStore(path)
+        try:
+            return store.wear(self.texts, self.prompts)
+        finally:
+            store.close()
 
     def new_openings(self, count: int, is_ours: Callable[[str], bool]) -> list[PromptOpening]:
         """Fresh prompts, of a fresh secret."""

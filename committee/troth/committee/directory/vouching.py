@@ -16,9 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from troth.committee.directory.proposal import CheckedDestination
+from troth.committee.directory.store import MemberStore, VouchedRow
 from troth.committee.errors import EntryRefused, Full
-from troth.committee.proposal import CheckedDestination
-from troth.committee.store import MemberStore, VouchedRow
 from troth.overlay.attestation.binding import NONCE_BYTES, Binding
 from troth.overlay.attestation.errors import EvidenceMisbound
 from troth.overlay.attestation.measurement import Attested, parse_measurement

@@ -23,13 +23,18 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.responses import Response
 
 from troth.chain.adapter import Chain
-from troth.committee.admission import Posts
-from troth.committee.bodies import body_of
+from troth.committee.directory.admission import Posts
 from troth.committee.errors import Full, RequestRefused, TicketsRefused
-from troth.committee.rating_requests import announced_by_member
-from troth.committee.request_places import RequestPlaces
-from troth.committee.requests import Announced, host_of, require_body
-from troth.committee.ticket_keys import DealtShares, KeyProposal, MemberShare, TicketKeyMember, decode_body
+from troth.committee.requests import (
+    Announced,
+    RequestPlaces,
+    announced_body,
+    announced_by_member,
+    body_of,
+    host_of,
+    octets,
+)
+from troth.committee.tickets.keys import DealtShares, KeyProposal, MemberShare, TicketKeyMember, decode_body
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.committee import threshold
 from troth.protocol.tickets import messages
@@ -114,7 +119,7 @@ def ticket_router(office: TicketOffice, posts: Posts) -> APIRouter:
         posts.require(host_of(request))
         if not 0 <= epoch < 2**53:
             raise RequestRefused("This is no epoch", epoch)
-        return _octets(encode_keys((await office.share(epoch)).keys))
+        return octets(encode_keys((await office.share(epoch)).keys))
 
     @router.post("/signatures")
     async def signatures(request: Request) -> Response:
@@ -124,7 +129,7 @@ def ticket_router(office: TicketOffice, posts: Posts) -> APIRouter:
                 raise Full("This member signs as much as it can", None, "Ask again in a second.")
             async with places.of(request):
                 purchase, points = _decoded(await body_of(request, LARGEST_REQUEST))
-                return _octets(await office.sign(purchase, points))
+                return octets(await office.sign(purchase, points))
         except (RequestRefused, TicketsRefused, Full):
             office.metrics.refused.inc()
             raise
@@ -139,26 +144,26 @@ def _member_routes(router: APIRouter, office: TicketOffice) -> None:
     @router.post("/dealings")
     async def dealings(request: Request) -> Response:
         announced = announced_by_member(DEAL, request, office.membership())
-        given = decode_body(await _body(request, DEAL, announced), DealtShares)
+        given = decode_body(await announced_body(request, announced, LARGEST_BODY[DEAL]), DealtShares)
         await _require_epoch(office, given.epoch, announced)
         operators = [one.operator for one in office.membership().members]
         await asyncio.to_thread(member.take, announced.sender, given, operators)
-        return _octets(b"\x01")
+        return octets(b"\x01")
 
     @router.post("/holdings")
     async def holdings(request: Request) -> Response:
         announced = announced_by_member(HOLDINGS, request, office.membership())
         held = await asyncio.to_thread(member.holdings, announced.slot)
-        return _octets(msgspec.msgpack.encode(sorted(held.items())))
+        return octets(msgspec.msgpack.encode(sorted(held.items())))
 
     @router.post("/proposals")
     async def proposals(request: Request) -> Response:
         announced = announced_by_member(PROPOSE, request, office.membership())
-        proposal = decode_body(await _body(request, PROPOSE, announced), KeyProposal)
+        proposal = decode_body(await announced_body(request, announced, LARGEST_BODY[PROPOSE]), KeyProposal)
         await _require_epoch(office, proposal.epoch, announced)
         needed = threshold(len(office.membership().members))
         _, signature = await asyncio.to_thread(member.sign, proposal, needed)
-        return _octets(signature)
+        return octets(signature)
 
     @router.post("/dealers")
     async def dealers(request: Request) -> Response:
@@ -169,7 +174,7 @@ def _member_routes(router: APIRouter, office: TicketOffice) -> None:
         found = await asyncio.to_thread(member.dealers, announced.slot, digest)
         if found is None:
             raise TicketsRefused("This member has no share of the epoch's key", announced.slot, "Ask the others.")
-        return _octets(msgspec.msgpack.encode(found))
+        return octets(msgspec.msgpack.encode(found))
 
 
 async def _require_epoch(office: TicketOffice, epoch: int, announced: Announced) -> None:
@@ -178,18 +183,8 @@ async def _require_epoch(office: TicketOffice, epoch: int, announced: Announced)
         raise TicketsRefused(f"Keys are dealt for epochs {now} and {now + 1}", epoch, "Wait for the epoch.")
 
 
-async def _body(request: Request, kind: str, announced: Announced) -> bytes:
-    body = await body_of(request, LARGEST_BODY[kind])
-    require_body(body, announced)
-    return body
-
-
 def _decoded(data: bytes) -> tuple[Purchase, tuple[bytes, ...]]:
     try:
         return decode_request(data)
     except InvalidTicket as error:
         raise TicketsRefused(error.what, error.value, error.remedy) from error
-
-
-def _octets(content: bytes) -> Response:
-    return Response(content, media_type="application/octet-stream")

@@ -9,15 +9,18 @@ from pathlib import Path
 import msgspec
 
 from troth.chain.formats import all_or_nothing
-from troth.committee.challenges import Openings, PromptOpening, root_of
-from troth.committee.epochs import EpochFile, ExaminedList
-from troth.committee.evidence import KnownEvidence
-from troth.committee.store import open_records
+from troth.committee.corpus.wear import CorpusWear, prompts_of_list
+from troth.committee.rating.challenges import Openings, PromptOpening, root_of
+from troth.committee.rating.epochs import EpochFile, ExaminedList
+from troth.committee.rating.evidence import KnownEvidence
+from troth.committee.records import open_records
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import Address, Hash32
 
 FORMAT, RECORDS = 1, "rating.sqlite"
+USUAL_NODES = 50
+"""Of a list, as long as none was seen."""
 KEPT_EPOCHS = 16
 """Proposals, openings and evidence of older epochs are forgotten: nobody can be expelled for them any more."""
 _SCHEMA = """
@@ -112,6 +115,10 @@ class EpochStore:
         asked = "SELECT prompts FROM texts WHERE hash = ?"
         found = (self._one(asked, keccak256(text.encode())) for text in texts)
         return sum(float(row[0]) for row in found if row is not None) / max(1, len(texts))
+
+    def wear(self, texts: Sequence[str], prompts: int) -> CorpusWear:
+        """How worn a corpus of these texts is, where so many prompts are asked of each node."""
+        return CorpusWear(len(texts), self.uses(texts), prompts_of_list(prompts, self.longest_list() or USUAL_NODES))
 
     def _note_used(self, texts: Sequence[str], prompts: int) -> None:
         """A part for each text: a corpus that grows is as worn as its texts are."""

@@ -23,7 +23,8 @@ from troth.chain.market import find_place
 from troth.chain.reputation import followed_reputation
 from troth.chain.sending import TransactionSender, send_or_show
 from troth.committee.configuration import Bonding, load
-from troth.committee.epochs import (
+from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
+from troth.committee.rating.epochs import (
     EpochFile,
     EpochJournal,
     EpochNow,
@@ -37,7 +38,6 @@ from troth.committee.epochs import (
     with_silence,
     write_json,
 )
-from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
 from troth.protocol import reputation_calls as calls
 from troth.protocol import typed_data, vrf
 from troth.protocol.amounts import COIN

@@ -17,17 +17,16 @@ from troth.client.configuration import load as load_client
 from troth.client.home import Home
 from troth.client.orders.running import in_background, running
 from troth.committee.configuration import MemberConfiguration
-from troth.committee.epoch_store import RECORDS, EpochStore
-from troth.committee.epochs import EpochJournal
-from troth.committee.examining_nodes import ClientExaminer
-from troth.committee.member import Member
-from troth.committee.moments import EpochClock
-from troth.committee.own_corpus import warning_of
-from troth.committee.rating import RatingMember
-from troth.committee.rating_requests import MemberCalls
-from troth.committee.reputation import JOURNAL, VRF_KEYSTORE
-from troth.committee.turns import EpochTurns
-from troth.committee.wear import wear_in
+from troth.committee.corpus.own import warning_of
+from troth.committee.directory.member import Member
+from troth.committee.rating.asking import ClientExaminer
+from troth.committee.rating.contract import JOURNAL, VRF_KEYSTORE
+from troth.committee.rating.epochs import EpochJournal
+from troth.committee.rating.member import RatingMember
+from troth.committee.rating.moments import EpochClock
+from troth.committee.rating.requests import MemberCalls
+from troth.committee.rating.store import RECORDS, EpochStore
+from troth.committee.rating.turns import EpochTurns
 from troth.protocol.calls import Call
 from troth.protocol.types import Address
 
@@ -47,7 +46,7 @@ async def rating(
         return
     if (warning := warning_of(place.terms.corpus)) is not None:
         log.warning("%s", warning)
-    if (warning := wear_in(folder, place.terms).warning) is not None:
+    if (warning := place.terms.wear_in(folder).warning) is not None:
         log.warning("%s", warning)
     async with AsyncExitStack() as stack:
         password = read_password(password_file, purpose="the member's VRF key")

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from troth.committee.errors import TicketsRefused
-from troth.committee.store import open_records
+from troth.committee.records import open_records
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
 from troth.protocol.errors import ProtocolError

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import msgspec
 
 from troth.committee import requests
+from troth.committee.directory.member import Member
+from troth.committee.directory.proposal import Proposal, decode_proposal, encode_proposal
 from troth.committee.errors import CommitteeError, NoAgreement
-from troth.committee.member import Member
-from troth.committee.proposal import Proposal, decode_proposal, encode_proposal
 from troth.overlay.directory.errors import DirectoryError
 from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.signing import assemble, encode_signed, list_message

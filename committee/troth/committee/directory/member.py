@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from troth.committee.admission import DescriptorAdmission, check
-from troth.committee.errors import EntryRefused, Full, NotInCommittee, ProposalRefused
-from troth.committee.proposal import (
+from troth.committee.directory.admission import DescriptorAdmission, check
+from troth.committee.directory.proposal import (
     Checked,
     CheckedDestination,
     CheckedRelay,
@@ -21,8 +20,9 @@ from troth.committee.proposal import (
     encode_proposal,
     listing_of,
 )
-from troth.committee.schedule import Schedule
-from troth.committee.store import MemberStore
+from troth.committee.directory.schedule import Schedule
+from troth.committee.directory.store import MemberStore
+from troth.committee.errors import EntryRefused, Full, NotInCommittee, ProposalRefused
 from troth.overlay.directory.codec import decode_listing, encode_listing
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.listing import CommitteeMembership, Listing

@@ -16,7 +16,7 @@ import msgspec
 from troth.chain.adapter import Chain
 from troth.chain.reputation import followed_reputation
 from troth.committee.errors import EpochRefused, SignedOther
-from troth.committee.store import open_records
+from troth.committee.records import open_records
 from troth.protocol import committee_calls, typed_data, vrf
 from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call

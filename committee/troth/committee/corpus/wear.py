@@ -7,18 +7,13 @@ prompts do. What counts is how many prompts were made of each text: twice as man
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from troth.committee.challenges import MOST_PROMPTS, PARTS
-from troth.committee.epoch_store import RECORDS, EpochStore
-from troth.committee.rating import RatingTerms
+from troth.committee.corpus.prompts import MOST_PROMPTS, PARTS
 
 USES = 10
 """Prompts of each text after which lists are told in more than 52 per cent of pairs (`scripts/bench committee`)."""
 AHEAD = 0.75
 """Which part of them was made when a member is warned."""
-NODES = 50
-"""Of a list, as long as none was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +64,3 @@ def prompts_of_list(prompts: int, nodes: int) -> int:
 def lists_of(texts: int, listed: int) -> int:
     """How many lists of so many prompts a fresh corpus is for."""
     return CorpusWear(texts, 0.0, listed).first_told - 1
-
-
-def wear_of(store: EpochStore, terms: RatingTerms) -> CorpusWear:
-    """How worn the corpus of a member is by what it keeps."""
-    texts = terms.texts
-    return CorpusWear(len(texts), store.uses(texts), prompts_of_list(terms.prompts, store.longest_list() or NODES))
-
-
-def wear_in(folder: Path, terms: RatingTerms) -> CorpusWear:
-    """The same of a member's home; nothing is written where it never rated."""
-    path = folder / RECORDS
-    if not path.exists():
-        return CorpusWear(len(terms.texts), 0.0, prompts_of_list(terms.prompts, NODES))
-    store = EpochStore(path)
-    try:
-        return wear_of(store, terms)
-    finally:
-        store.close()

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from troth.committee.epochs import ExaminedList
 from troth.committee.errors import EpochRefused
-from troth.committee.evidence import MOST_NODES, SURE, KnownEvidence
+from troth.committee.rating.epochs import ExaminedList
+from troth.committee.rating.evidence import MOST_NODES, SURE, KnownEvidence
 from troth.protocol.credit import MOST
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, to_address

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from troth.committee.directory.probing import Prober
+from troth.committee.directory.proposal import Checked, CheckedDestination, CheckedRelay, Entries
+from troth.committee.directory.schedule import Schedule
+from troth.committee.directory.store import MemberStore
+from troth.committee.directory.vouching import Vouching
 from troth.committee.errors import EntryRefused, Full
-from troth.committee.probing import Prober
-from troth.committee.proposal import Checked, CheckedDestination, CheckedRelay, Entries
-from troth.committee.schedule import Schedule
-from troth.committee.store import MemberStore
-from troth.committee.vouching import Vouching
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, decode_descriptor, operator_of
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.relay.limits import TokenBucket

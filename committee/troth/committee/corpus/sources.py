@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from troth.committee.corpus import LARGEST, lines_of
+from troth.committee.corpus.texts import LARGEST, lines_of
 from troth.committee.errors import MemberConfigurationInvalid
 
 LARGEST_SOURCE = 16 * LARGEST

@@ -20,9 +20,9 @@ from troth.client.orders.journal import RUNNING, OrderRecord
 from troth.client.orders.own_check import no_model
 from troth.client.orders.session import FAILURES, PayerSession
 from troth.client.orders.wishes import Wish
-from troth.committee.answers import ChallengeAnswer, Expected, answer_of, checked_answer
-from troth.committee.challenges import Challenge, PromptOpening
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
+from troth.committee.rating.answers import ChallengeAnswer, Expected, answer_of, checked_answer
+from troth.committee.rating.challenges import Challenge, PromptOpening
 from troth.protocol.credit import Credit, CreditEvidence, CreditRule
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
