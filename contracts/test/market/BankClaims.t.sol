@@ -72,19 +72,10 @@ contract BankClaimsTest is BankTest {
     function test_OneClaimATabAtATime() public {
         ClaimState memory state = filed();
         bytes memory reason = abi.encodeWithSelector(IBank.ClaimUnderWay.selector, id);
-        refuses(claimOf(6, amounts), voucherOf(1 ether, 4 ether, 5), reason);
+        refusesClaim(claimOf(6, amounts), voucherOf(1 ether, 4 ether, 5), reason);
         pass(CLAIM_DELAY);
         bank.settle(tab, state);
         file(claimOf(6, four(1 ether, 1 ether, 0, 1 ether)), voucherOf(1 ether, 4 ether, 5));
-    }
-
-    function fileOutside(Claim memory claim, Voucher memory voucher) external {
-        file(claim, voucher);
-    }
-
-    function refuses(Claim memory claim, Voucher memory voucher, bytes memory reason) private {
-        vm.expectRevert(reason);
-        this.fileOutside(claim, voucher);
     }
 
     function invalid(Claim memory claim) private pure returns (bytes memory) {
@@ -95,26 +86,26 @@ contract BankClaimsTest is BankTest {
         Voucher memory voucher = voucherOf(1 ether, 4 ether, 5);
         Claim memory claim = claimOf(6, amounts);
         (claim.first, claim.last) = (10, 9);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         (claim.first, claim.last) = (0, 9);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         (claim.first, claim.last) = (6, 21);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         (claim.first, claim.last) = (6, type(uint64).max);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         voucher.sequence = type(uint64).max;
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         (claim.last, claim.total) = (9, 0);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
     }
 
     function test_RefusesAcknowledgedNumbers() public {
         Voucher memory voucher = voucherOf(1 ether, 4 ether, 8);
         Claim memory claim = claimOf(6, amounts);
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         // 6 and 7 are not acknowledged, 8 is; then 8 is left out.
         voucher.exceptions = 6;
-        refuses(claim, voucher, invalid(claim));
+        refusesClaim(claim, voucher, invalid(claim));
         claim.exceptions = 4;
         file(claim, voucher);
     }
@@ -133,7 +124,7 @@ contract BankClaimsTest is BankTest {
         voucher.sequence = 1000;
         if (open % 8 != 0) voucher.exceptions = open % 8 < 4 ? type(uint256).max : open;
         Claim memory claim = Claim(first, last, leftOut, 1 ether, SUBJECT);
-        if (!allowed(claim, voucher)) refuses(claim, voucher, invalid(claim));
+        if (!allowed(claim, voucher)) refusesClaim(claim, voucher, invalid(claim));
         else file(claim, voucher);
     }
 
@@ -151,19 +142,19 @@ contract BankClaimsTest is BankTest {
 
     function test_RefusesSumsBeyondTheVoucher() public {
         Claim memory claim = claimOf(6, amounts);
-        refuses(
+        refusesClaim(
             claim,
             voucherOf(1 ether, 3 ether - 1, 5),
             abi.encodeWithSelector(IBank.ClaimAboveAuthorised.selector, 3 ether, 3 ether - 1)
         );
         claim.total = type(uint96).max;
         uint256 sum = uint256(type(uint96).max) + 1 ether;
-        refuses(
+        refusesClaim(
             claim,
             voucherOf(1 ether, type(uint96).max, 5),
             abi.encodeWithSelector(IBank.ClaimAboveAuthorised.selector, sum, type(uint96).max)
         );
-        refuses(
+        refusesClaim(
             claim,
             voucherOf(2 ether, 1 ether, 5),
             abi.encodeWithSelector(IBank.SpentAboveAuthorised.selector, 2 ether, 1 ether)
@@ -172,14 +163,14 @@ contract BankClaimsTest is BankTest {
 
     function test_RefusesWhatPaysNothingAndForeignVouchers() public {
         redeem(3 ether);
-        refuses(
+        refusesClaim(
             claimOf(6, amounts),
             voucherOf(1 ether, 4 ether, 5),
             abi.encodeWithSelector(IBank.NothingToRedeem.selector, id, 3 ether, 3 ether)
         );
         Voucher memory voucher = voucherOf(1 ether, 4 ether, 5);
         voucher.tab = SUBJECT;
-        refuses(claimOf(6, amounts), voucher, abi.encodeWithSelector(IBank.ForeignVoucher.selector, id, SUBJECT));
+        refusesClaim(claimOf(6, amounts), voucher, abi.encodeWithSelector(IBank.ForeignVoucher.selector, id, SUBJECT));
     }
 
     function test_RefusesSignaturesThatAreNotTheKeys() public {
@@ -211,7 +202,7 @@ contract BankClaimsTest is BankTest {
         bank.finishClosing(tab);
         pass(CLAIM_DELAY - 1);
         bank.settle(tab, state);
-        refuses(
+        refusesClaim(
             claimOf(10, amounts),
             voucherOf(3 ether, 5 ether, 9),
             abi.encodeWithSelector(IBank.TabIsClosing.selector, id, 1000 + CLOSE_DELAY)
@@ -225,7 +216,7 @@ contract BankClaimsTest is BankTest {
         close();
         pass(CLOSE_DELAY);
         bytes memory reason = abi.encodeWithSelector(IBank.TabIsClosing.selector, id, vm.getBlockNumber());
-        refuses(claimOf(6, amounts), voucherOf(1 ether, 4 ether, 5), reason);
+        refusesClaim(claimOf(6, amounts), voucherOf(1 ether, 4 ether, 5), reason);
         bank.finishClosing(tab);
     }
 }

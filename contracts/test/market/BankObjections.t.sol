@@ -214,7 +214,7 @@ contract BankObjectionsTest is BankTest {
             bank.strike(tab, state, 6);
         }
         assertEq(redeemed(), authorised);
-        refuses(
+        refusesClaim(
             claimOf(6, four(authorised, 0, 0, 0)),
             voucherOf(0, authorised, 5),
             abi.encodeWithSelector(IBank.NothingToRedeem.selector, id, authorised, authorised)
