@@ -99,12 +99,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_file_of_a_format_is_tried() -> None:
-    """Each module that claims a format has one kind of file in FILES."""
+    """Each module that claims a format has one kind of file in FILES; two only help others to claim one."""
     root = Path(__file__).resolve().parents[2]
     claiming = {
         path
         for path in root.glob("*/troth/**/*.py")
-        if re.search(r"claim_format\(|open_records\(", path.read_text()) and path.name != "formats.py"
+        if re.search(r"claim_format\(|open_records\(", path.read_text())
+        and path.name not in {"formats.py", "records.py"}
     }
     assert len(claiming) == len(FILES), sorted(claiming)
 
