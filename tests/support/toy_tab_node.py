@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from support.toy_faults import Faults, proof_of_work
 from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
+from support.toy_reminders import reminder_of
 
 from troth.protocol import rings, tokens, typed_data
 from troth.protocol.hashing import keccak256
@@ -37,7 +38,7 @@ from troth.protocol.market.papers import (
     trace_salt,
 )
 from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows, verify_veiled
-from troth.protocol.market.signed import Result, TraceCommitment, Verdict, Work
+from troth.protocol.market.signed import Promise, Result, TraceCommitment, Verdict, Work
 from troth.protocol.market.types import NO_ADDRESS, Voucher
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
@@ -64,6 +65,8 @@ from troth.protocol.wire_market import (
     Proceed,
     Recommit,
     Redeemable,
+    Remind,
+    Reminded,
     Unveil,
     Unveiled,
 )
@@ -100,6 +103,7 @@ class ToyTabNode:
         self.seen: list[str] = []
         self.books: dict[Hash32, tabs.PayeeBook] = {}
         self.vouchers: dict[Hash32, Signed[Voucher]] = {}
+        self.promises: dict[Hash32, dict[int, Signed[Promise]]] = {}
         self.told: dict[tuple[bytes, int], Spoken] = {}
         self._chain = chain
         self._sessions: dict[tuple[bytes, int, str], _Session] = {}
@@ -134,6 +138,7 @@ class ToyTabNode:
             Unveil: self._unveil,
             Inform: self._inform,
             Redeemable: self._redeemable,
+            Remind: self._remind,
             Dismiss: lambda _header, _payload: (Released(), b""),
         }[type(header)]
         return answer(header, payload)
@@ -262,6 +267,10 @@ class ToyTabNode:
             state = self._chain()[0].tab_state(tab)
             book = tabs.admit(book, pay.promise.message.sequence, pay.promise.message.price, state)
         self.books[tab] = book
+        self.promises.setdefault(tab, {})[pay.promise.message.sequence] = pay.promise
+
+    def _remind(self, _header: Remind, _payload: memoryview) -> tuple[Any, bytes]:
+        return Reminded(), canonical.encode(reminder_of(self.vouchers, self.promises, self._words))
 
     def _inputs(
         self, header: Advance, session: _Session, payload: memoryview

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from eth_abi.abi import decode, encode
 
 from troth.chain.market import Market
-from troth.chain.tokens import approvals, approvals_in_asset, read_asset, selector
+from troth.chain.tokens import approvals, approvals_beside, approvals_in_asset, read_asset, selector
+from troth.client.orders import objecting, summoning
+from troth.client.orders.objecting import Objector
+from troth.client.orders.summoning import AutomaticSummons
+from troth.protocol.amounts import Asset
+from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.types import Address
 
 TOKEN, BANK, OWNER = (Address("0x" + digit * 40) for digit in "123")
@@ -49,6 +56,57 @@ async def test_what_is_missing_is_approved(allowed: int, strict: bool, wanted: l
     calls = await approvals(market, TOKEN, OWNER, 70)
     assert [amount_of(call) for call in calls] == wanted
     assert {call.to for call in calls} <= {TOKEN}
+
+
+class BusyToken(ToyMarket):
+    """One whose calls take a while: ``taken`` is what they took, in order."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__(allowed)
+        self.taken: list[int] = []
+        self.header: Any = None
+
+    async def execute(self, call: Any, _key: Any) -> Any:
+        await asyncio.sleep(0)
+        if isinstance(call, int):
+            assert self.allowed >= call, "the allowance is another call's"
+            self.allowed -= call
+            self.taken.append(call)
+        else:
+            self.allowed = amount_of(call)
+        await asyncio.sleep(0)
+        return SimpleNamespace(transaction=b"\x01" * 32)
+
+
+async def test_summonses_objections_and_cases_take_no_allowance_of_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 206: a false answer's case was approved, and could not be opened after a summons had taken of it."""
+    market, key, token = cast(Market, BusyToken(1_000)), cast(Any, SimpleNamespace(address=OWNER)), Asset(TOKEN, "T", 6)
+
+    async def deposit_of(*_words: Any) -> int:
+        return 50
+
+    async def deposit_for(*_words: Any) -> int:
+        return 60
+
+    async def beside(amount: int) -> tuple[Any, ...]:
+        return (*await approvals_beside(market, TOKEN, OWNER, amount), amount)
+
+    monkeypatch.setattr(summoning, "deposit_of", deposit_of)
+    monkeypatch.setattr(summoning, "calls_of", lambda *words: beside(words[4]))
+    monkeypatch.setattr(objecting, "object_calls", lambda *_: beside(60))
+    monkeypatch.setattr(Objector, "_sender", AsyncMock(return_value=key))
+    monkeypatch.setattr(Objector, "_too_dear", AsyncMock(return_value=""))
+    due = SimpleNamespace(kind=SummonsKind.CHECK)
+    found = SimpleNamespace(number=lambda: 1, excess=9, record=SimpleNamespace(identifier=TOKEN.encode()))
+    summons, objector = AutomaticSummons(market, token, key, 1_000), Objector(market, token, 1_000)
+    session = cast(Any, SimpleNamespace(state=None))
+    await asyncio.gather(
+        *(summons.summon(cast(Any, None), cast(Any, due)) for _ in range(3)),
+        *(objector._object(session, cast(Any, found), 9) for _ in range(3)),
+    )
+    toy = cast(BusyToken, market)
+    assert sorted(toy.taken) == [50] * 3 + [60] * 3
+    assert toy.allowed == 1_000, "what was approved for a case is still there"
 
 
 async def test_the_coin_needs_none() -> None:

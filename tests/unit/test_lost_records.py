@@ -16,12 +16,16 @@ from support.toy_market import CLASS, FACTORY
 
 from troth.node.errors import NotAssigned
 from troth.node.orders.context import with_first_block
-from troth.protocol.market import canonical, convictions
+from troth.protocol.errors import InvalidSignature
+from troth.protocol.market import canonical, convictions, prices, reminders
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.proceedings import Fault
-from troth.protocol.market.signed import Admission
+from troth.protocol.market.reminders import REMINDER_LIMIT, OpenPromise, Reminder
+from troth.protocol.market.signed import Admission, Promise, Work
+from troth.protocol.market.tabs import PayerBook
 from troth.protocol.market.views import first_reference_block
 from troth.protocol.types import Hash32
+from troth.protocol.wire_market import Remind
 from troth.scheduler.orders.context import first_block
 
 
@@ -85,6 +89,43 @@ def test_only_records_that_began_long_after_the_registration_hide_something(
     state = replace(state, parties=state.parties.set(SCHEDULER, joined))
     assert first_reference_block(state, SCHEDULER, 1_000, block) == first
     assert first_reference_block(state, FACTORY, 1_000, block) == 0, "not registered"
+
+
+async def test_a_node_says_what_was_promised_to_it_and_what_it_signed(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node = network.nodes[ordered.nodes[0]]
+    _, page = await node.ask(Remind())
+    reminder = canonical.decode(Reminder, page, REMINDER_LIMIT)
+    book = PayerBook(reminder.promises[0].promise.message.tab)
+    reminders.require_own(reminder, book.tab, SCHEDULER, node.domain)
+    with pytest.raises(InvalidSignature):
+        reminders.require_own(reminder, book.tab, node.address, node.domain)
+    (one,) = reminder.promises
+    assert one.result == ordered.results[0]
+    paid = prices.promise_worth(one.promise.message, ordered.results[0].message)
+    assert reminders.worth(one, node.address, node.domain) == paid > 0
+    assert reminders.worth(one, SCHEDULER, node.domain) == 0
+    assert reminders.is_behind(book, reminder)
+    own = reminders.caught_up(book, reminder)
+    assert reminder.voucher is not None
+    assert own.voucher == reminder.voucher.message
+    assert not reminders.is_behind(own, reminder)
+    _, page = await node.ask(Remind(one.number))
+    assert not canonical.decode(Reminder, page, REMINDER_LIMIT).promises
+    _, page = await node.ask(Remind(), sender=node.address)
+    assert canonical.decode(Reminder, page, REMINDER_LIMIT) == Reminder(None, ()), "nobody else's tab is shown"
+
+
+def test_a_node_that_shows_an_older_word_changes_nothing() -> None:
+    tab = Hash32(bytes(32))
+    book = PayerBook(tab, spent=9, sequence=5, acknowledged=3, bounds={4: 7, 5: 7})
+    old = Signed(PayerBook(tab, spent=4, sequence=3, acknowledged=1, bounds={2: 5, 3: 7}).voucher, b"")
+    assert not reminders.is_behind(book, Reminder(old, ()))
+    promised = Promise(tab, 6, tab, 0, Work.INFERENCE, 0, 0, 0, 0, 11)
+    shown = Reminder(old, (OpenPromise(Signed(promised, b"")),))
+    assert reminders.is_behind(book, shown), "a number that the book does not know"
+    assert reminders.caught_up(book, shown) == PayerBook(tab, 9, 6, 3, {4: 7, 5: 7, 6: 11})
 
 
 async def admitted_again(scene: TabScene, asked: Asked) -> Signed[Admission]:

@@ -34,7 +34,7 @@ class Keeper(EarningKeeper):
         return SimpleNamespace(ledger=None)
 
     def _own_tabs(self, _ledger: Any) -> Any:
-        return [(BROKEN, None), (WHOLE, None)]
+        return [(BROKEN, SimpleNamespace(claim=None)), (WHOLE, SimpleNamespace(claim=None))]
 
     async def _look_after_claim(self, tab: Any, _record: Any, _due: Any) -> None:
         self._did("defended", tab)
@@ -148,6 +148,44 @@ async def test_objections_to_a_claim_are_answered_together() -> None:
     due: Any = SimpleNamespace(ledger=SimpleNamespace(block=1))
     await Answering(tools)._defend(NOTHING, claim, filed, due)
     assert sent == sorted(range(32), reverse=True)
+
+
+async def test_claims_on_many_tabs_are_answered_together() -> None:
+    """Attack 205: each of thirty schedulers asks for one number of the claim on its tab, and a window has 20 blocks."""
+    sent, block = list[int](), asyncio.Event()
+
+    class Answering(EarningKeeper):
+        def _due(self) -> Any:
+            return SimpleNamespace(ledger=SimpleNamespace(block=1))
+
+        def _own_tabs(self, _ledger: Any) -> Any:
+            claims = [SimpleNamespace(objections={0: SimpleNamespace(deadline=60 - one)}) for one in range(30)]
+            return [(one, SimpleNamespace(claim=claim)) for one, claim in enumerate(claims)]
+
+        async def _look_after_claim(self, tab: Any, record: Any, due: Any) -> None:
+            await self._defend(tab, record.claim, SimpleNamespace(objected=()), due)  # type: ignore[arg-type]
+
+        async def _answer(self, tab: Any, _under_way: Any, _filed: Any, _number: int) -> Any:
+            return tab
+
+        async def _send(self, call: Any) -> None:
+            sent.append(call)
+            if len(sent) == 30:
+                block.set()  # all of them are in one block
+            async with asyncio.timeout(5):
+                await block.wait()
+
+        async def _redeem(self) -> None:
+            pass
+
+        async def _collect(self, _tab: Any, _record: Any) -> None:
+            pass
+
+    async def write(_job: Any) -> None:
+        pass
+
+    await Answering(SimpleNamespace(write=write)).step()  # type: ignore[arg-type]
+    assert sent == list(reversed(range(30))), "those with the nearest deadline first"
 
 
 async def test_summons_that_are_passed_on_together_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,33 @@ async def test_objections_to_many_claims_are_answered_together(monkeypatch: pyte
     assert [number for _, number in sent] == sorted((number for _, number in sent), reverse=True)
 
 
+async def test_false_claims_of_many_nodes_are_objected_to_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 205: nodes that file theirs in one block are not objected to one after the other."""
+    sent, block = list[int](), asyncio.Event()
+
+    async def object_to(_context: Any, record: Any, _claim: Any) -> None:
+        sent.append(record.tab.payee)
+        if len(sent) == 30:
+            block.set()
+        async with asyncio.timeout(5):
+            await block.wait()
+
+    monkeypatch.setattr(claiming, "_object", object_to)
+    monkeypatch.setattr(claiming, "strikes_due", lambda *_: ())
+    tabs = {
+        one: SimpleNamespace(
+            tab=SimpleNamespace(payer="me", payee=one),
+            claim=SimpleNamespace(state=SimpleNamespace(settles_at=100 - one)),
+        )
+        for one in range(30)
+    }
+    parameters = SimpleNamespace(answer_window=10)
+    ledger = SimpleNamespace(state=SimpleNamespace(tabs=tabs), block=1, contracts=None, parameters=parameters)
+    context: Any = SimpleNamespace(ledger=ledger, operator=SimpleNamespace(address="me"))
+    await attend_nodes_claims(context)
+    assert sent == list(reversed(range(30))), "those that are settled first"
+
+
 @pytest.mark.slow
 async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) -> None:
     scene = TabScene(tmp_path, nodes=9)

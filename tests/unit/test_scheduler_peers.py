@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from support.tab_scene import TabScene, history_of
 
 from troth.chain.keystore import Key
 from troth.protocol.typed_data import Domain
@@ -77,6 +79,18 @@ def test_of_two_that_were_drawn_the_one_with_less_to_do_serves(monkeypatch: pyte
     assert min(NODE, GONE, key=peers.preference) == NODE
 
 
+def test_who_failed_lately_comes_behind_who_did_not_however_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    operator = Operator(Key.generate().secret, Domain(1, GONE))
+    peers = Peers(operator, lambda node: NodeContact(f"https://127.0.0.1:{int(node[-1])}", bytes(32)))
+    for node, seconds in ((NODE, 0.02), (GONE, 0.5)):
+        peers.channel(node)
+        peers.note_latency(node, seconds)
+    assert min(NODE, GONE, key=peers.preference) == NODE
+    peers.note_failure(NODE)
+    assert min(NODE, GONE, key=peers.preference) == GONE
+
+
 def test_a_node_that_was_never_tried_gets_a_share_and_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or one that answers that it has nothing yet, and never a token, would hold every order for which it is drawn."""
     monkeypatch.setattr(module, "Channel", SwitchedChannel)
@@ -125,3 +139,18 @@ def test_counts_of_draws_do_not_tell_which_node_serves_an_order_that_was_just_se
     assert (peers.seen(node).drawn, peers.seen(node).chosen) == (0, 0)
     now = COUNTS_SECONDS
     assert (peers.seen(node).drawn, peers.seen(node).chosen) == (1, 1)
+
+
+async def test_orders_say_who_failed_and_who_answered(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    scene.start()
+    for node in scene.nodes.values():
+        node.faults.dies_at_position = 4
+    asked = await scene.send(scene.asked())
+    assert scene.peers.failed == {history_of(scene, asked).admitted.nodes[0]}
+    scene.peers.failed = set(scene.nodes)
+    for node in scene.nodes.values():
+        node.faults.dies_at_position = None
+    answered = await scene.send(scene.asked())
+    assert set(scene.nodes) - scene.peers.failed == {history_of(scene, answered).admitted.nodes[0]}
+    await scene.stop()

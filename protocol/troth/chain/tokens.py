@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
@@ -22,6 +24,7 @@ from troth.protocol.types import Address, address_to_bytes, to_address
 
 _LONGEST_SYMBOL = 12
 _BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
+_SPENDING: WeakKeyDictionary[Market, asyncio.Lock] = WeakKeyDictionary()
 
 
 class ContractReader(Protocol):
@@ -122,6 +125,17 @@ async def approvals(
     if allowed and (await market.simulate(call, owner)).rejection is not None:
         return approval(market, token, 0, spender), call
     return (call,)
+
+
+async def approvals_beside(market: Market, token: Address, owner: Address, amount: int) -> tuple[PartCall, ...]:
+    """What ``owner`` has to send before the Bank can take ``amount`` beside all that was approved for other calls."""
+    return await approvals(market, token, owner, await allowance(market, token, owner) + amount)
+
+
+def spending(market: Market) -> asyncio.Lock:
+    """Held from the look at an allowance to the call that takes it: one approval of a token replaces another, so that
+    of two that are made at once one call would find nothing."""
+    return _SPENDING.setdefault(market, asyncio.Lock())
 
 
 async def approvals_in_asset(

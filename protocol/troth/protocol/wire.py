@@ -47,6 +47,8 @@ from troth.protocol.wire_market import (
     Proceed,
     Recommit,
     Redeemable,
+    Remind,
+    Reminded,
     Unveil,
     Unveiled,
 )
@@ -98,7 +100,7 @@ class Failure(_Message, frozen=True):
 GroupRequest = Tell | Listen | Recall
 GroupReply = Told | Heard | Recalled | Failure
 OrderRequest = (
-    Advance | Proceed | Conclude | Recommit | Judge | Poll | Unveil | Inform | Redeemable | Dismiss | Introduce
+    Advance | Proceed | Conclude | Recommit | Judge | Poll | Unveil | Inform | Redeemable | Remind | Dismiss | Introduce
 )
 CheckRequest = Inquire
 CheckReply = Informed | Failure
@@ -112,6 +114,7 @@ OrderReply = (
     | Polled
     | Unveiled
     | Noted
+    | Reminded
     | Released
     | Introduced
     | Failure
@@ -132,6 +135,7 @@ ORDER_REQUESTS = (
     Unveil,
     Inform,
     Redeemable,
+    Remind,
     Dismiss,
     Introduce,
 )

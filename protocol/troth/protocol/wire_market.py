@@ -37,6 +37,7 @@ PapersSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 18)]
 RequestSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
 SpokenSize = Annotated[int, msgspec.Meta(ge=1, le=SPOKEN_LIMIT)]
 RowBytes = Annotated[bytes, msgspec.Meta(max_length=4 * COLUMNS_LIMIT)]
+TabNumber = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 SignedWord = Annotated[bytes, msgspec.Meta(max_length=1 << 10)]
 TokenCount = Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)]
 
@@ -203,6 +204,19 @@ class Redeemable(Message, frozen=True):
 
 class Noted(Message, frozen=True):
     """The voucher, or what verifiers signed, is on the node's disk."""
+
+
+class Remind(Message, frozen=True):
+    """To a node: say what this scheduler promised on their tab and has not acknowledged, numbers above ``after`` first.
+
+    A scheduler asks at each start: its records may be lost, or an old copy. Answer: Reminded.
+    """
+
+    after: TabNumber = 0
+
+
+class Reminded(Message, frozen=True):
+    """Payload: a Reminder (``market.reminders``), a page of it."""
 
 
 class Dismiss(Message, frozen=True):

@@ -58,6 +58,7 @@ from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
+from troth.scheduler.tabs.reminding import reminded
 from troth.scheduler.tabs.tickets import TicketDesk
 from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
@@ -161,10 +162,9 @@ class MarketScheduler:
             found.append("draining: no orders are taken any more")
         if ledger.trouble:
             found.append(ledger.trouble)
-        if ledger.block - 1 - context.settled < context.first:
-            found.append(
-                f"its records are new, and older ones may be lost: it takes orders from block {context.first} on"
-            )
+        first = max(context.first, context.node_tabs.fence)
+        if ledger.block - 1 - context.settled < first:
+            found.append(f"its records are new or old, and words may be lost: it takes orders from block {first} on")
         if context.database.failure is not None:
             found.append(f"the disk takes nothing: {context.database.failure}")
         return found + _standing(ledger, context.operator.address, context.vrf_secret)
@@ -207,12 +207,10 @@ async def assembled_market(
         peers = Peers(operator, lambda node: _contact(follower, node, lent, machines))
         stack.push_async_callback(peers.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
+        reminders = await reminded(database, node_tabs, ledger, operator, peers)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
         metrics = SchedulerMarketMetrics(lambda: ledger.age)
-        sides = MarketSides(lambda: (follower.state, follower.block))
-        pools = Coordinator(
-            configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
-        )
+        pools = _placing(configuration, ledger, peers, metrics)
         context = SchedulerContext(
             operator=operator,
             vrf_secret=keys.vrf_secret,
@@ -240,7 +238,7 @@ async def assembled_market(
         orders = Orders(context, book, concurrent=configuration.concurrent)
         stack.push_async_callback(orders.abandon)
         await orders.resume()
-        duties = SchedulerDuties(orders, opener, times=configuration.redeem_times, pace=pace)
+        duties = SchedulerDuties(orders, opener, times=configuration.redeem_times, pace=pace, reminders=reminders)
         duties.start()
         stack.push_async_callback(duties.stop)
         for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
@@ -250,6 +248,16 @@ async def assembled_market(
             metrics.show_tunnels(lent)
         tickets = await _taking_tickets(stack, configuration, ledger, operator)
         yield MarketScheduler(orders, duties, ledger, metrics, pools, lent, tickets)
+
+
+def _placing(
+    configuration: SchedulerConfiguration, ledger: MarketLedger, peers: Peers, metrics: SchedulerMarketMetrics
+) -> Coordinator:
+    """Who places nodes of all classes."""
+    sides = MarketSides(lambda: (ledger.state, ledger.block))
+    return Coordinator(
+        configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
+    )
 
 
 async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration) -> tuple[Market, MarketFollower]:

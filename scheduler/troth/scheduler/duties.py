@@ -25,6 +25,7 @@ from troth.scheduler.tabs.due import decision, rejections_decided
 from troth.scheduler.tabs.node_tabs import NodeTab
 from troth.scheduler.tabs.opening import TabOpener
 from troth.scheduler.tabs.redeeming import redeem
+from troth.scheduler.tabs.reminding import NodeReminders
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
@@ -80,8 +81,17 @@ class Failing:
 class SchedulerDuties:
     """Runs all duties; ``reasons`` says which of them fail."""
 
-    def __init__(self, orders: Orders, opener: TabOpener, *, times: int, pace: DutyPace | None = None) -> None:
+    def __init__(
+        self,
+        orders: Orders,
+        opener: TabOpener,
+        *,
+        times: int,
+        pace: DutyPace | None = None,
+        reminders: NodeReminders | None = None,
+    ) -> None:
         self._orders = orders
+        self._reminders = reminders
         self._opener = opener
         self._times = times
         self._pace = pace or DutyPace()
@@ -96,6 +106,8 @@ class SchedulerDuties:
         self._run("answering objections", pace.urgent, lambda: attend_claims(context))
         self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(context))
         self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(context))
+        if (reminders := self._reminders) is not None:
+            self._run("hearing nodes", pace.urgent, lambda: reminders.hear(nodes_of(self._orders)))
         self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
         self._run("staying connected to nodes", pace.money, self._connect)
         self._run("taking up what was cut off", pace.money, self._orders.resume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -40,6 +41,8 @@ Told = TextUpdate | FinishedUpdate | EndedUpdate | GatewayRefusal
 """What a completion is told of one of its orders."""
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
+COUNTED_SECONDS = 5.0
+"""How long the end of an answer that met a stop waits for its cost: a question to the scheduler, and a signature."""
 
 
 def new_identifier(wanted: GatewayRequest) -> str:
@@ -80,7 +83,7 @@ class Completion:
     asset: Asset
     created: int = field(default_factory=lambda: int(time.time()))
     orders: dict[int, str] = field(default_factory=dict)
-    signed: dict[int, SignedUpdate] = field(default_factory=dict)
+    signed_results: dict[int, SignedUpdate] = field(default_factory=dict)
     ends: dict[int, EndedUpdate] = field(default_factory=dict)
     recomputed: dict[int, RecomputedUpdate] = field(default_factory=dict)
     states: dict[int, NDArray[np.float32]] = field(default_factory=dict)
@@ -94,6 +97,10 @@ class Completion:
         self._begun = asyncio.Event()
         self._early: GatewayRefusal | None = None
         self._left = False
+        self._costed = set[int]()
+        self._all_costed = asyncio.Event()
+        self.endings = [asyncio.Event() for _ in self.asked]
+        """Set where nobody wants more of a choice: no more of it is written, or paid."""
 
     def _reader(self) -> CallReader | None:
         """What finds calls in a choice's text; None where the model was shown no tools."""
@@ -119,7 +126,7 @@ class Completion:
 
     def cost_of(self, number: int, most: int = 0) -> int:
         """That of one choice; ``most`` before its answer is signed."""
-        ended, signed = self.ends.get(number), self.signed.get(number)
+        ended, signed = self.ends.get(number), self.signed_results.get(number)
         if ended is not None:
             return ended.fee if str(ended.outcome) in GOOD else 0
         return most if signed is None else signed.fee
@@ -127,8 +134,8 @@ class Completion:
     @property
     def cached(self) -> int:
         """Tokens of the prompts that came from a node's cache, and cost less."""
-        found = sum(one.cached for one in self.signed.values())
-        return min(found, self.prompt_tokens * len(self.signed))
+        found = sum(one.cached for one in self.signed_results.values())
+        return min(found, self.prompt_tokens * len(self.signed_results))
 
     @property
     def outcome(self) -> str:
@@ -166,7 +173,7 @@ class Completion:
             case SentUpdate():
                 self.orders[number] = "0x" + update.order.hex()
             case SignedUpdate():
-                self.signed[number] = update
+                self.signed_results[number] = update
             case StateUpdate() if update.state is not None:
                 self.states[number] = update.state
             case RecomputedUpdate():
@@ -177,7 +184,7 @@ class Completion:
                 return
 
     def hear(self, number: int, told: Told) -> None:
-        """An order's update."""
+        """An order's update; what it costs is known once it is signed, or has failed."""
         if isinstance(told, GatewayRefusal) and number in self._unheard and self._early is None:
             self._early = told
         self._unheard.discard(number)
@@ -185,6 +192,10 @@ class Completion:
             self._begun.set()
         if not self._left:
             self._queue.put_nowait((number, told))
+        if number in self.signed_results or number in self.ends or isinstance(told, GatewayRefusal):
+            self._costed.add(number)
+        if len(self._costed) == len(self.asked):
+            self._all_costed.set()
 
     def heard(self, number: int) -> None:
         """An order's first word, of which the reader need not know more."""
@@ -200,6 +211,14 @@ class Completion:
     def leave(self) -> None:
         """Nobody reads any more."""
         self._left = True
+        for ending in self.endings:
+            ending.set()
+
+    async def counted(self) -> None:
+        """A choice that ended at a stop costs what was written by then, which its nodes sign a moment later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COUNTED_SECONDS):
+                await self._all_costed.wait()
 
     def cut(self, refusal: GatewayRefusal) -> None:
         """Nobody hears more of it than this."""
@@ -222,7 +241,10 @@ class Completion:
         choice = self.choices[number]
         match told:
             case TextUpdate():
-                return number, choice.feed(told)
+                delta = choice.feed(told)
+                if choice.reason is not None:
+                    self.endings[number].set()
+                return number, delta
             case FinishedUpdate():
                 if told.served_by is not None:
                     self._served[number] = told.served_by

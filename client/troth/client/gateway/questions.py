@@ -109,7 +109,8 @@ class Questions:
         in_place = True
         with batch.held.use() as running:
             try:
-                async with aclosing(ask(running.session, prompt, batch.wish, asked.question)) as updates:
+                answer = ask(running.session, prompt, batch.wish, asked.question, ending=completion.endings[number])
+                async with aclosing(answer) as updates:
                     async for update in updates:
                         if isinstance(update, FinishedUpdate):
                             in_place = self._leave(batch, in_place)

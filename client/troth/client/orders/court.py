@@ -23,7 +23,7 @@ from troth.cases.supervising import apart, watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.chain.tokens import allowance, approvals
+from troth.chain.tokens import approvals_beside, spending
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal
@@ -206,10 +206,11 @@ async def open_court(  # noqa: PLR0917
     office = make_office(market, place.follower, settings)
 
     async def approve(bond: int) -> None:
-        if not asset.is_coin:
-            # Cases that are wanted and not opened yet need what was approved for them.
-            allowed = await allowance(market, asset.token, wallet.address)
-            for call in await approvals(market, asset.token, wallet.address, allowed + bond):
+        if asset.is_coin:
+            return
+        # Cases that are wanted and not opened yet need what was approved for them.
+        async with spending(market):
+            for call in await approvals_beside(market, asset.token, wallet.address, bond):
                 await market.execute(call, wallet)
 
     try:

@@ -9,11 +9,12 @@ is claimed too much, where the two can be compared: in a deployment in the coin.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.tokens import approvals
+from troth.chain.tokens import approvals_beside, spending
 from troth.client.orders.claimed import Overclaim, overclaim
 from troth.client.orders.session import PayerSession
 from troth.client.orders.summoning import base_fee
@@ -64,7 +65,7 @@ async def object_calls(  # noqa: PLR0917
     covered = held.balance >= max(claim.state.owed - held.redeemed, 0) + deposit
     value = deposit if asset.is_coin and not covered else 0
     call = build(market.contracts, Part.BANK, "object", tab, claim.state, number, value=value)
-    before = () if asset.is_coin or covered else await approvals(market, asset.token, sender, deposit)
+    before = () if asset.is_coin or covered else await approvals_beside(market, asset.token, sender, deposit)
     return (*before, call)
 
 
@@ -125,11 +126,12 @@ class Objector:
         key = await self._sender(session, found.record)
         if key is None:
             return f"{about}, and neither wallet nor tab key can pay the gas here: {by_hand}"
-        calls = await object_calls(self.market, self.asset, session.state, found, number, key.address)
-        refusal = await self._too_dear(found, calls, key)
-        if refusal:
-            return f"{about}; {refusal}: {by_hand}"
-        sent = [await self.market.execute(call, key) for call in calls]
+        async with nullcontext() if self.asset.is_coin else spending(self.market):
+            calls = await object_calls(self.market, self.asset, session.state, found, number, key.address)
+            refusal = await self._too_dear(found, calls, key)
+            if refusal:
+                return f"{about}; {refusal}: {by_hand}"
+            sent = [await self.market.execute(call, key) for call in calls]
         return f"{about}: number {number} is asked for by 0x{sent[-1].transaction.hex()}"
 
     async def _too_dear(self, found: Overclaim, calls: tuple[PartCall, ...], key: Key) -> str:

@@ -6,16 +6,15 @@ and is convicted. The client says in one line how, or does it by itself up to a 
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import rlp  # type: ignore[import-untyped]
 
 from troth.cases.calls import convict_silence
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.tokens import approvals
+from troth.chain.tokens import approvals_beside, spending
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import OrderRecord, Phase
@@ -110,7 +109,7 @@ async def calls_of(  # noqa: PLR0917
         draw = served.lottery.draw
         shown = (draw.message, draw.signature, due.segment, served.secret)
         call = build(market.contracts, Part.SUMMONS, "summonCheck", order, *shown, value=value)
-    before = () if asset.is_coin else await approvals(market, asset.token, sender, deposit)
+    before = () if asset.is_coin else await approvals_beside(market, asset.token, sender, deposit)
     return (*before, call)
 
 
@@ -122,7 +121,6 @@ class AutomaticSummons:
     asset: Asset
     key: Key
     most: int
-    _approving: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     async def summon(self, entry: OrderRecord, due: SummonsDue) -> str:
         """What was done, in one line."""
@@ -130,8 +128,7 @@ class AutomaticSummons:
         if deposit * 3 // 2 > self.most:
             limit = self.asset.show(self.most)
             return f"not summoned: the deposit is {self.asset.show(deposit)}, and [market] summons allows {limit}"
-        # One approval of a token replaces another: two summonses at once would leave one of them without.
-        async with nullcontext() if self.asset.is_coin else self._approving:
+        async with nullcontext() if self.asset.is_coin else spending(self.market):
             calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
             transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
         return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 PAUSE_BLOCKS = 5
 """Blocks before a call that the contract refused is tried again."""
 REFUSED_KEPT = 64
+ANSWERED_TOGETHER = 64
+"""Objections that are answered at once, over all tabs."""
+_NEVER = float("inf")
 FORGOTTEN_SECONDS = 3600.0
 """A claim that is not on chain after so long was never mined."""
 
@@ -76,11 +79,19 @@ class EarningKeeper:
         self.sent: dict[str, int] = {}
         """How often each call was sent."""
         self._refused: dict[bytes, int] = {}
+        self._answering = asyncio.Semaphore(ANSWERED_TOGETHER)
 
     async def step(self) -> None:
         """Send what is due now; deadlines first. What fails of one tab keeps no other waiting, and is raised then."""
         due, failures = self._due(), list[Exception]()
-        for tab, record in self._own_tabs(due.ledger):
+        tabs = sorted(self._own_tabs(due.ledger), key=lambda one: _nearest_deadline(one[1]))
+        asked = [one for one in tabs if _nearest_deadline(one[1]) < _NEVER]
+        # Not one tab after the other: of many schedulers that object in one block the last would see no answer in time.
+        looks = [_apart(failures, self._look_after_claim(tab, record, due)) for tab, record in asked]
+        for failed in await asyncio.gather(*looks, return_exceptions=True):
+            if isinstance(failed, BaseException):
+                raise failed
+        for tab, record in tabs[len(asked) :]:
             await _apart(failures, self._look_after_claim(tab, record, due))
         await _apart(failures, self._redeem())
         for tab, record in self._own_tabs(self._due().ledger):
@@ -126,7 +137,8 @@ class EarningKeeper:
             await self._send(claiming.settle_call(record, under_way, due.contracts))
 
     async def _show(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, number: int) -> None:
-        await self._send(await self._answer(record, under_way, filed, number))
+        async with self._answering:
+            await self._send(await self._answer(record, under_way, filed, number))
 
     async def _answer(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, number: int) -> PartCall:
         tools = self._tools
@@ -195,6 +207,12 @@ class EarningKeeper:
         self.sent[name] = self.sent.get(name, 0) + 1
         log.info("%s is in block %d and cost %d", name, receipt.block, receipt.cost)
         await tools.reached(receipt.block)
+
+
+def _nearest_deadline(record: TabRecord) -> float:
+    """Of what is asked about a claim on a tab."""
+    asked = () if record.claim is None else record.claim.objections.values()
+    return min((one.deadline for one in asked), default=_NEVER)
 
 
 async def _apart(failures: list[Exception], work: Awaitable[None]) -> None:

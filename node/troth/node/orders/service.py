@@ -18,6 +18,7 @@ from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
 from troth.node.orders.polling import poll
 from troth.node.orders.reading import worth_so_far
+from troth.node.orders.reminding import reminded
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
@@ -49,6 +50,7 @@ from troth.protocol.wire_market import (
     Proceed,
     Recommit,
     Redeemable,
+    Remind,
     Unveil,
 )
 from troth.transport.event_loop import beside
@@ -120,7 +122,7 @@ class OrderService:
     async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
         started, outcome = time.perf_counter(), "refused"
-        subject = b"" if isinstance(header, Redeemable | Proceed | Introduce) else header.order
+        subject = b"" if isinstance(header, Redeemable | Remind | Proceed | Introduce) else header.order
         with task_bound(subject):
             try:
                 answer = await self._route(sender, header, payload)
@@ -149,6 +151,8 @@ class OrderService:
                 return await told(self._context, self._post(sender), header, payload)
             case Redeemable():
                 return await self._hear(sender, payload)
+            case Remind():
+                return await reminded(self._context, sender, header)
             case Dismiss():
                 return await self._dismiss(sender, header)
             case Introduce():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import prices
@@ -151,8 +152,20 @@ def inferencers_request(order: Order, rules: Rules, span: Segment, seed: Hash32)
     return _request(order, span, seed, rules.candidates, distinct=True, bound=bound)
 
 
+class PlacedWork(Protocol):
+    """What a draw over seats needs to know of an order; a summons of it says it, too."""
+
+    @property
+    def execution_class(self) -> Hash32:
+        """Its class."""
+
+    @property
+    def reference_block(self) -> int:
+        """Whose members are drawn."""
+
+
 def verifiers_request(
-    order: Order, rules: Rules, span: Segment, seed: Hash32, excluded: Sequence[Address]
+    order: PlacedWork, rules: Rules, span: Segment, seed: Hash32, excluded: Sequence[Address]
 ) -> DrawRequest:
     """Who checks a segment: k seasoned seats without the owners of the order's inferencers."""
     return _request(order, span, seed, rules.verifiers, seasoned=True, excluded=tuple(excluded))
@@ -169,7 +182,7 @@ def reviewers_request(
 
 
 def _request(
-    order: Order,
+    order: PlacedWork,
     span: Segment,
     seed: Hash32,
     count: int,

@@ -20,6 +20,7 @@ from troth.protocol.market.proceedings import SummonsKind, SummonsState
 from troth.protocol.market.state import SummonsRecord
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
+from troth.scheduler.checks.forgotten import answer_forgotten
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.errors import OrderRefused
 from troth.scheduler.orders.context import SchedulerContext
@@ -33,11 +34,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _LiveSummons:
-    """A live summons of this scheduler with its order."""
+    """A live summons of this scheduler with its order, of which these records may know nothing."""
 
     summons_id: Hash32
     record: SummonsRecord
-    history: OrderHistory
+    known: OrderHistory | None
+
+    @property
+    def history(self) -> OrderHistory:
+        """Its order."""
+        assert self.known is not None  # else nothing but ``forgotten`` answers it
+        return self.known
 
     @property
     def state(self) -> SummonsState:
@@ -64,7 +71,6 @@ class SummonsDuty:
             history = self._context.store.get(record.state.order)
             if history is None:
                 log.error("summoned for order 0x%s, which is not in the journal", record.state.order.hex())
-                continue
             task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, history)))
             self._working[summons_id] = task
             task.add_done_callback(partial(self._done, summons_id))
@@ -88,6 +94,8 @@ class SummonsDuty:
         try:
             if asked.state.passed_to != NO_ADDRESS and self._context.ledger.block > asked.state.deadline:
                 await self._end_silence(asked)
+            elif asked.known is None:
+                await answer_forgotten(self._context, asked.record, partial(self._send_about, asked))
             elif asked.state.kind is SummonsKind.RESULTS:
                 await self._answer_results(asked)
             else:
@@ -96,6 +104,9 @@ class SummonsDuty:
             log.error("a summons is not answered yet, its deadline is block %d: %s", asked.state.deadline, error)
         except Exception:
             log.exception("a summons is not answered yet, its deadline is block %d", asked.state.deadline)
+
+    async def _send_about(self, asked: _LiveSummons, function: str, *arguments: object, deposit: int = 0) -> None:
+        await self._send(function, asked, *arguments, deposit=deposit)
 
     async def _send(self, function: str, asked: _LiveSummons, *arguments: object, deposit: int = 0) -> None:
         coin = self._context.ledger.parameters.asset == NO_ADDRESS

@@ -144,8 +144,9 @@ def _checked(context: SchedulerContext, sent: Submission, request: Request, offe
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
         raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
     _check_terms(order, request, offer)
-    if order.reference_block < context.first:
-        raise BlockForgotten(order.reference_block, context.first)
+    first = max(context.first, context.node_tabs.fence)
+    if order.reference_block < first:
+        raise BlockForgotten(order.reference_block, first)
     _check_order(sent, view, context.settled)
     _check_stake(context, order)
     _check_due(context, sent, offer)

@@ -189,6 +189,7 @@ class Hop:
             before = time.perf_counter()
             frame = await _answer(channel, header, payload, timeout, slow)
         except (OverlayError, ProtocolError) as error:
+            self._context.node_tabs.note_refusal(self.node, error)
             raise self.failed(error) from error
         self.latency = time.perf_counter() - before
         return frame

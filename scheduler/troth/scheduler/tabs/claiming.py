@@ -213,18 +213,28 @@ async def attend_nodes_claims(context: SchedulerContext) -> None:
 
     Every objection to a claim that falls has a deposit of its own, which only a strike of its own brings back.
     """
-    block, parameters, state = context.ledger.block, context.ledger.parameters, context.ledger.state
-    for record in state.tabs.values():
+    own = list[TabRecord]()
+    for record in context.ledger.state.tabs.values():
         await rounds.give_way()
-        claim = record.claim
-        if record.tab.payer != context.operator.address:
-            continue
-        strikes = strikes_due(record, state, block)
-        for claimed, number in strikes:
-            strike = build(context.ledger.contracts, Part.BANK, "strike", record.tab, claimed, number)
-            await _unless_refused(context, strike)
-        if not strikes and claim is not None and block < claim.state.settles_at - parameters.answer_window:
-            await _object(context, record, claim)
+        if record.tab.payer == context.operator.address:
+            own.append(record)
+    # Not one after the other: of many false claims that are filed in one block the last ones would be paid.
+    own.sort(key=lambda record: float("inf") if record.claim is None else record.claim.state.settles_at)
+    looks = [_attend_nodes_claim(context, record) for record in own]
+    for failed in await asyncio.gather(*looks, return_exceptions=True):
+        if isinstance(failed, BaseException):
+            raise failed
+
+
+async def _attend_nodes_claim(context: SchedulerContext, record: TabRecord) -> None:
+    block, claim = context.ledger.block, record.claim
+    strikes = strikes_due(record, context.ledger.state, block)
+    for claimed, number in strikes:
+        strike = build(context.ledger.contracts, Part.BANK, "strike", record.tab, claimed, number)
+        await _unless_refused(context, strike)
+    window = context.ledger.parameters.answer_window
+    if not strikes and claim is not None and block < claim.state.settles_at - window:
+        await _object(context, record, claim)
 
 
 async def _object(context: SchedulerContext, record: TabRecord, claim: ClaimRecord) -> None:

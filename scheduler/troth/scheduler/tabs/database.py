@@ -23,6 +23,7 @@ _Waiting = tuple[Sequence[Statement], "asyncio.Future[None]"]
 FORMAT = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS beginning (block INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS behind (block INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS client_tab (tab BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS client_number (
   tab BLOB NOT NULL, number INTEGER NOT NULL, worth TEXT NOT NULL, order_id BLOB NOT NULL, block INTEGER NOT NULL,
@@ -104,6 +105,10 @@ class SchedulerDatabase:
         begun = 0 if self.read("SELECT 1 FROM client_tab LIMIT 1") else block
         await self.commit(("INSERT INTO beginning SELECT ? WHERE NOT EXISTS (SELECT 1 FROM beginning)", (begun,)))
         return int(self.read("SELECT block FROM beginning")[0][0])
+
+    def behind(self) -> int:
+        """The last block at which a node told of words that these records did not hold; -1: none ever did."""
+        return int(self.read("SELECT COALESCE(MAX(block), -1) FROM behind")[0][0])
 
     def truncate(self) -> None:
         """Move the write-ahead log into the file, so that deleted text is not found there either."""

@@ -18,9 +18,12 @@ from troth.protocol.market.tabs import PayerBook
 from troth.protocol.market.types import Tab, TabState, Voucher
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement
+from troth.transport.errors import RemoteFailure
 from troth.transport.identity import Operator
 
 _LIMIT = 1 << 12
+REFUSED_WORDS = frozenset({"invalid_voucher", "not_paid"})
+"""Codes by which nodes refuse a voucher or a promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,17 @@ class NodeTab:
 
 
 class NodeTabs:
-    """All tabs with nodes. The operator is the key of its own tabs, so that its stake stands for them."""
+    """All tabs with nodes. The operator is the key of its own tabs, so that its stake stands for them.
+
+    ``fence`` is a block: nodes told of words that these records did not hold, and nothing that was admitted before it
+    is known here (``tabs.reminding``).
+    """
 
     def __init__(self, database: SchedulerDatabase, operator: Operator) -> None:
         self._operator = operator
         self._tabs: dict[Address, NodeTab] = {}
+        self._heard: set[Address] | None = None
+        self.fence = 0
         bounds: dict[bytes, dict[int, int]] = {}
         owed: dict[bytes, dict[int, Owed]] = {}
         for tab_id, number, bound, order, segment, work, fee, due in database.read("SELECT * FROM node_number"):
@@ -91,14 +100,29 @@ class NodeTabs:
             self._tabs[node] = NodeTab(tab, PayerBook(messages.tab_id(tab)))
         return self._tabs[node]
 
+    def promise_only_to(self, heard: set[Address]) -> None:
+        """From now on nothing is promised to a node that is not in ``heard``: it has not said what it holds."""
+        self._heard = heard
+
+    def note_refusal(self, node: Address, error: Exception) -> None:
+        """A node that refused a word is heard again: perhaps another machine signs with this key."""
+        if isinstance(error, RemoteFailure) and error.remote_code in REFUSED_WORDS and self._heard is not None:
+            self._heard.discard(node)
+
+    def _is_heard(self, node: Address) -> bool:
+        return self._heard is None or node in self._heard
+
     def covers(self, node: Address, price: int, state: TabState) -> bool:
         """Whether a promise could be made now."""
-        return tabs.covers_next(self.held(node).book, price, state)
+        return self._is_heard(node) and tabs.covers_next(self.held(node).book, price, state)
 
     def promise(
         self, node: Address, wanted: Callable[[Hash32, int], Promise], state: TabState
     ) -> tuple[Signed[Promise], list[Statement]]:
         """Promise with the next number; ``wanted`` makes it from tab and number. Raises InvalidVoucher."""
+        if not self._is_heard(node):
+            what = "The node has not said yet what was promised to it before"
+            raise InvalidVoucher(what, node, "Try again once it is connected.")
         held = self.held(node)
         price = wanted(held.book.tab, 0).price
         held.book, number = tabs.order_next(held.book, price, state)
@@ -113,6 +137,14 @@ class NodeTabs:
         if held.signed is None:
             held.signed = self._signed(held.book.voucher)
         return held.signed
+
+    def catch_up(self, node: Address, book: PayerBook, shown: dict[int, Owed]) -> list[Statement]:
+        """Go on from what a node holds; ``shown`` is what is known of its open promises."""
+        held = self.held(node)
+        held.book, held.signed = book, None
+        held.owed = {number: one for number, one in {**shown, **held.owed}.items() if number in book.bounds}
+        gone = ("DELETE FROM node_number WHERE tab = ?", (book.tab,))
+        return [self._kept(held), gone, *(_row(held, number, owed) for number, owed in held.owed.items())]
 
     def set_fee(self, node: Address, number: int, fee: int, due: int) -> list[Statement]:
         """What a promise is worth, and the block from which it is acknowledged; earlier if it was said before."""

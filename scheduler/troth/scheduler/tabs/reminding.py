@@ -1,0 +1,135 @@
+"""Whether these records hold all that was promised to nodes: at each start every node is asked.
+
+Records may be lost with their disk, or be a copy of yesterday. Nodes refuse words that go backwards, and numbers that
+they know, so that nobody would serve this scheduler any more. And it could admit an order a second time, which
+convicts. So it promises nothing to a node that it has not heard, goes on from what nodes hold, and takes no order over
+a block from before it learned that its own records are behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import canonical, reminders
+from troth.protocol.market.checks import DRAW_AGE
+from troth.protocol.market.messages import tab_id
+from troth.protocol.market.reminders import PROMISES_SHOWN, REMINDER_LIMIT, OpenPromise, Reminder
+from troth.protocol.market.signed import Work
+from troth.protocol.types import Address
+from troth.protocol.wire_market import Remind, Reminded
+from troth.scheduler.orders.context import Ledger
+from troth.scheduler.peers import Peers
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement
+from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
+from troth.transport.errors import OverlayError
+from troth.transport.identity import Operator
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 10.0
+ASKED_TOGETHER = 64
+START_SECONDS = 20.0
+"""For which a start waits for answers; whoever has not answered by then is asked again beside the orders."""
+
+
+class NodeReminders:
+    """Asks nodes, each until it has answered once."""
+
+    def __init__(
+        self,
+        database: SchedulerDatabase,
+        node_tabs: NodeTabs,
+        ledger: Ledger,
+        operator: Operator,
+        peers: Peers,
+    ) -> None:
+        self._database = database
+        self._node_tabs = node_tabs
+        self._ledger = ledger
+        self._operator = operator
+        self._peers = peers
+        self._heard: set[Address] = set()
+        self._tried: set[Address] = set()
+        self._places = asyncio.Semaphore(ASKED_TOGETHER)
+        behind = database.behind()
+        node_tabs.fence = 0 if behind < 0 else min(behind, ledger.block) + DRAW_AGE
+        node_tabs.promise_only_to(self._heard)
+
+    async def hear(self, nodes: Iterable[Address]) -> None:
+        """Ask whoever has not answered yet; one that is away is asked again the next time."""
+        asked = [node for node in dict.fromkeys(nodes) if node not in self._heard]
+        await asyncio.gather(*[self._hear(node) for node in asked])
+
+    def with_tabs(self) -> list[Address]:
+        """Nodes with which this scheduler has a tab on chain, or had one."""
+        me = self._operator.address
+        return [record.tab.payee for record in self._ledger.state.tabs.values() if record.tab.payer == me]
+
+    async def _hear(self, node: Address) -> None:
+        if tab_id(self._node_tabs.tab(node)) not in self._ledger.state.tabs:
+            self._heard.add(node)  # nothing was ever promised: there was no tab
+            return
+        try:
+            if node in self._tried and not self._peers.channel(node).connected:
+                return  # connections are looked after elsewhere
+            self._tried.add(node)
+            async with self._places:
+                reminder = await self._asked(node)
+        except (OverlayError, ProtocolError) as error:
+            log.info("%s has not said what was promised to it: %s", node, error)
+            return
+        held = self._node_tabs.held(node)
+        if reminders.is_behind(held.book, reminder):
+            log.warning("%s holds words of this scheduler that its records do not have: they are lost or old", node)
+            await self._note_behind()
+            await self._database.commit(*self._caught_up(node, reminder))
+        self._heard.add(node)
+
+    async def _asked(self, node: Address) -> Reminder:
+        """All pages; each promise is this scheduler's own, so that there are only so many."""
+        tab, after, found = tab_id(self._node_tabs.tab(node)), 0, dict[int, OpenPromise]()
+        while True:
+            frame = await self._peers.channel(node).request(Remind(after), b"", ANSWER_SECONDS)
+            if not isinstance(frame.header, Reminded):
+                raise OverlayError("An answer to another question", type(frame.header).__name__, "Run this version.")
+            page = canonical.decode(Reminder, frame.payload, REMINDER_LIMIT)
+            reminders.require_own(page, tab, self._operator.address, self._operator.domain)
+            found |= {one.number: one for one in page.promises if one.number > after}
+            newest = max(found, default=after)
+            if len(page.promises) < PROMISES_SHOWN or newest == after:
+                return Reminder(page.voucher, tuple(found[number] for number in sorted(found)))
+            after = newest
+
+    def _caught_up(self, node: Address, reminder: Reminder) -> list[Statement]:
+        book = reminders.caught_up(self._node_tabs.held(node).book, reminder)
+        shown = {one.number: self._owed(node, one) for one in reminder.promises}
+        return self._node_tabs.catch_up(node, book, shown)
+
+    async def _note_behind(self) -> None:
+        """What was admitted by now these records do not know."""
+        block = self._ledger.block
+        self._node_tabs.fence = block + DRAW_AGE
+        await self._database.commit(("DELETE FROM behind", ()), ("INSERT INTO behind VALUES (?)", (block,)))
+
+    def _owed(self, node: Address, one: OpenPromise) -> Owed:
+        """What is owed for a promise of which these records know nothing but what its node shows."""
+        promised, lag = one.promise.message, self._ledger.parameters.lag
+        worth = reminders.worth(one, node, self._operator.domain)
+        # A verdict that denies may be owed for a while; for what was cut off nothing is owed at all.
+        waits = lag if worth else 2 * lag if one.verdict is not None else 0
+        return Owed(promised.order, promised.segment, Work(promised.work), worth, self._ledger.block + waits)
+
+
+async def reminded(
+    database: SchedulerDatabase, node_tabs: NodeTabs, ledger: Ledger, operator: Operator, peers: Peers
+) -> NodeReminders:
+    """Who asks, once nodes had time to answer: before anything is admitted, so that old records are noticed."""
+    made = NodeReminders(database, node_tabs, ledger, operator, peers)
+    with contextlib.suppress(TimeoutError):
+        # Nodes that left long ago do not answer, and there may be thousands of them.
+        await asyncio.wait_for(made.hear(made.with_tabs()), START_SECONDS)
+    return made
