@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,6 +121,74 @@ async def test_a_disputant_takes_its_turns_in_the_others(error: Exception, monke
     lives: Any = [SimpleNamespace(id=one) for one in (BROKEN, WHOLE)]
     assert [await disputant._take(one, 99) for one in lives] == [False, False]
     assert failing.asked == [BROKEN, WHOLE]
+
+
+class OneBlock:
+    """Takes the parts of thirty cases, which are in one block: each waits until all are there."""
+
+    def __init__(self) -> None:
+        self.cases = tuple(bytes([number]) * 32 for number in range(30))
+        self.mined: list[bytes] = []
+        self._came, self._full = 0, asyncio.Event()
+
+    async def take(self, case_id: bytes) -> None:
+        self._came += 1
+        if self._came == len(self.cases):
+            self._full.set()
+        async with asyncio.timeout(5):
+            await self._full.wait()
+        self.mined.append(case_id)
+
+
+async def test_thirty_cases_are_carried_on_together() -> None:
+    """Attack 208: one after the other, each a block, most of them lapse, and their bonds are lost."""
+    block, journal = OneBlock(), SimpleNamespace(cases=lambda: block.cases, case=lambda _: None)
+
+    async def tick(case_id: bytes) -> Any:
+        await block.take(case_id)
+        return SimpleNamespace(case_id=case_id, words="", over=False)
+
+    carrier: Any = Carrier(NOTHING, NOTHING, journal)  # type: ignore[arg-type]
+    carrier.tick = tick
+    await carrier._look_at_all()
+    assert len(block.mined) == 30
+    block = OneBlock()
+    office: Any = SimpleNamespace(journal=journal, carrier=carrier)
+    await Court(office, NOTHING, 0).look()
+    assert len(block.mined) == 30
+
+
+async def test_a_judged_node_shows_its_part_in_thirty_cases_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 207: clients doubt thirty of its answers at once, and nobody asks it: it has three eighths of a window."""
+    block = OneBlock()
+
+    async def show(_self: Any, _seen: Any, case_id: bytes, _round: int) -> Any:
+        return case_id
+
+    async def send(_self: Any, _state: Any, shown: bytes) -> None:
+        await block.take(shown)
+
+    monkeypatch.setattr(Defender, "show", show)
+    monkeypatch.setattr(Defender, "_send", send)
+    monkeypatch.setattr(Defender, "_is_due", lambda *_: True)
+    monkeypatch.setattr(defending, "parameters_of", lambda _: SimpleNamespace(reveal_window=8))
+    record = SimpleNamespace(state=SimpleNamespace(phase_block=0, round=0))
+    cases: Any = SimpleNamespace(deployed=True, cases=dict.fromkeys(block.cases, record))
+    await Defender(NOTHING, ZERO_ADDRESS, NOTHING).tick(SimpleNamespace(state=cases, next=100, block=99))  # type: ignore[arg-type]
+    assert len(block.mined) == 30
+
+
+async def test_a_reviewer_acts_in_thirty_cases_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = OneBlock()
+
+    async def act(_self: Any, case_id: bytes, _record: Any, _seen: Any) -> None:
+        await block.take(case_id)
+
+    monkeypatch.setattr(Reviewer, "_act", act)
+    monkeypatch.setattr(Reviewer, "_forget", lambda *_: None)
+    seen: Any = SimpleNamespace(state=SimpleNamespace(cases=dict.fromkeys(block.cases)))
+    await Reviewer(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING).tick(seen)
+    assert len(block.mined) == 30
 
 
 async def test_a_chain_that_is_away_is_waited_for_by_all() -> None:

@@ -26,7 +26,7 @@ from troth.cases.journal import CarriedCase, CaseJournal
 from troth.cases.opening import Opener
 from troth.cases.parties import CaseParties
 from troth.cases.steps import Move, Submitted, next_step, reveals_now
-from troth.cases.supervising import BLOCK_TIMEOUT, apart, watch_blocks
+from troth.cases.supervising import BLOCK_TIMEOUT, each, watch_blocks
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Revealed
 from troth.protocol.market.messages import Signed
@@ -123,8 +123,7 @@ class Carrier:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_at_all(self) -> None:
-        for case_id in self._journal.cases():
-            await apart(case_id, self._reported(case_id))
+        await each(self._journal.cases(), self._reported)
 
     async def carry(self, case_id: Hash32) -> CaseProgress:
         """Carry one case to its end; what was its end."""

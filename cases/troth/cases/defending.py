@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from troth.cases import calls, hearing
 from troth.cases.courtroom import CallRefused, ChainView, Courtroom
 from troth.cases.foreseeing import foreseen
 from troth.cases.steps import reveals_now
-from troth.cases.supervising import apart, watch_blocks
+from troth.cases.supervising import each, watch_blocks
 from troth.protocol.market.proceedings import CaseState, NodeReveal
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.views import parameters_of, rules_in
@@ -23,6 +23,8 @@ from troth.protocol.types import Address, Hash32
 
 OWN = 5
 """Eighths of the window after which a node shows its part by its own call."""
+OPENED_TOGETHER = 4
+"""Traces that are read at once: one may be as large as its model's states."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +47,7 @@ class Defender:
     account: Address
     traces: Traces
     depth: int = 0
+    _opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OPENED_TOGETHER))
 
     async def run(self) -> None:
         """Watch until cancelled; a chain that is away is waited for."""
@@ -56,14 +59,17 @@ class Defender:
     async def tick(self, seen: ChainView) -> None:
         """Show on chain where the window comes to its end and the case is not decided."""
         window = parameters_of(seen.state).reveal_window if seen.state.deployed is not None else 0
-        for case_id, record in seen.state.cases.items():
-            state = record.state
-            due = state.phase_block + window * OWN // 8
-            if self._is_due(record, seen) and seen.next >= due:
-                await apart(case_id, self._show_on_chain(seen, case_id, state))
+        cases = seen.state.cases
+        due = [
+            case_id
+            for case_id, record in cases.items()
+            if self._is_due(record, seen) and seen.next >= record.state.phase_block + window * OWN // 8
+        ]
+        await each(due, lambda case_id: self._show_on_chain(seen, case_id, cases[case_id].state))
 
     async def _show_on_chain(self, seen: ChainView, case_id: Hash32, state: CaseState) -> None:
-        shown = await self.show(seen, case_id, state.round)
+        async with self._opening:
+            shown = await self.show(seen, case_id, state.round)
         if shown is not None:
             await self._send(state, shown)
 

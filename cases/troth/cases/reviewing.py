@@ -22,7 +22,7 @@ from troth.cases.gathering import Gathered, Gatherer
 from troth.cases.judging import Inputs, JudgingContext, Recompute, ReviewFinding, committed, judge
 from troth.cases.record import PledgeRecord, Record
 from troth.cases.steps import reveals_now
-from troth.cases.supervising import apart, watch_blocks
+from troth.cases.supervising import each, watch_blocks
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import Signed
@@ -118,8 +118,8 @@ class Reviewer:
 
     async def tick(self, seen: ChainView) -> None:
         """One look at all cases: begin what is new, act on chain where it is time, forget what is over."""
-        for case_id, record in seen.state.cases.items():
-            await apart(case_id, self._act(case_id, record, seen))
+        cases = seen.state.cases
+        await each(cases, lambda case_id: self._act(case_id, cases[case_id], seen))
         self._forget(seen.state)
 
     async def _act(self, case_id: Hash32, record: CaseRecord, seen: ChainView) -> None:

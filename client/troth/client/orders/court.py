@@ -19,7 +19,7 @@ from troth.cases.courtroom import AWAY
 from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.office import CaseSettings, Office, make_office
 from troth.cases.opening import WantedCase, case_id_of
-from troth.cases.supervising import apart, watch_blocks
+from troth.cases.supervising import each, watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -162,8 +162,7 @@ class Court:
 
     async def look(self) -> None:
         """One look at each case."""
-        for case_id in self.office.journal.cases():
-            await apart(case_id, self._tick(case_id))
+        await each(self.office.journal.cases(), self._tick)
 
     async def carry(self, case_id: Hash32) -> CaseProgress:
         """Carry one case to its end."""

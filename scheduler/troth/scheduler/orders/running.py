@@ -142,9 +142,11 @@ class OrderRun:
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""
         for hop, span in zip(self._hops, self._session.spans, strict=True):
-            if hop.latency:
-                self._context.peers.note_latency(hop.node, hop.latency)
-            if self._context.routes is not None and hop.decoding is not None:
+            if hop.decoding is None:
+                continue  # it wrote no token alone: what a prompt took says nothing of that
+            # Not the last answer: a node that gives that one at once would count as faster than anybody.
+            self._context.peers.note_latency(hop.node, hop.decoding)
+            if self._context.routes is not None:
                 self._context.routes.note_answer(self._session, hop.node, span.end - span.first, hop.decoding)
         if self._context.routes is not None:
             self._context.routes.release(self._session)

@@ -131,5 +131,6 @@ async def reminded(
     made = NodeReminders(database, node_tabs, ledger, operator, peers)
     with contextlib.suppress(TimeoutError):
         # Nodes that left long ago do not answer, and there may be thousands of them.
-        await asyncio.wait_for(made.hear(made.with_tabs()), START_SECONDS)
+        async with asyncio.timeout(START_SECONDS):
+            await made.hear(made.with_tabs())
     return made
