@@ -27,7 +27,7 @@ const optimized = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 
 const fast = compiler({ viaIR: true, optimizer: { enabled: true, runs: 1_000_000 } });
 
 /**
- * Tests that deploy the contracts from their artifacts (contracts/test/market/support/MarketTest.sol) only drive them: what
+ * Tests that deploy the contracts from their artifacts (contracts/test/market/support/MarketStage.sol) only drive them: what
  * the compiler makes of such a test matters to nobody, and the old code generator without its optimizer takes a fraction of
  * the time. "Stack too deep" means that a function of the test has too many variables: split it.
  */

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, weights
-from troth.committee.prompts import prompts_of
+from troth.committee.corpus.prompts import prompts_of
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine

@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from benchmarks.classifiers import boosted, logistic, told_apart, worded
 from benchmarks.figures import Figure
 from benchmarks.trace import sharegpt
-from troth.committee.challenges import MOST_PROMPTS, PARTS, Challenge, PromptOpening, challenges_of, writer_of
-from troth.committee.corpus import Corpus, shipped
-from troth.committee.moments import due_of_attempt, late_part
-from troth.committee.prompts import TOKEN_CHARACTERS, prompts_of
+from troth.committee.corpus.prompts import MOST_PROMPTS, PARTS, TOKEN_CHARACTERS, prompts_of
+from troth.committee.corpus.texts import Corpus, shipped
+from troth.committee.rating.challenges import Challenge, PromptOpening, challenges_of, writer_of
+from troth.committee.rating.moments import due_of_attempt, late_part
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 

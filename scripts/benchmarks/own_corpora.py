@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.figures import Figure
 from benchmarks.indistinguishable import CHANCE, LIST, MEMBERS, REACH, WAYS, across, kept_out, may_write, paired
-from troth.committee.corpus import Corpus, shipped
-from troth.committee.prompts import prompts_of
+from troth.committee.corpus.prompts import prompts_of
+from troth.committee.corpus.texts import Corpus, shipped
 from troth.protocol.types import Address, address_to_bytes
 
 SIZES, USERS, SECRETS = (250, 500, 750), 250, 4

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from benchmarks.figures import Figure
 from benchmarks.judging import shortcuts
 from benchmarks.weights import weights
-from troth.committee.challenges import FEWEST_TOKENS, OUTPUT_MEAN, OUTPUT_SPREAD, TEMPERATURES
+from troth.committee.rating.challenges import FEWEST_TOKENS, OUTPUT_MEAN, OUTPUT_SPREAD, TEMPERATURES
 from troth.node.calibration import tampering
 from troth.node.calibration.conditions import CHEAT, HONEST, SLOW, Condition
 from troth.node.calibration.prompts import BUCKET, Bucket, buckets, buckets_of

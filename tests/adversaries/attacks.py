@@ -77,20 +77,20 @@ ATTACKS = (
     _shown(
         FOUND[0],
         ONE_CALL,
-        f"{at.COMMITTEE}::test_ownPostsAreNeverReplaced",
-        f"{at.COMMITTEE}::test_nobodyIsLeftOutBeforeTheWindowEnds",
-        f"{at.COMMITTEE}::test_anIncompleteBatchWaitsForThreeQuarters",
+        f"{at.COMMITMENTS}::test_ownPostsAreNeverReplaced",
+        f"{at.REVEALS}::test_nobodyIsLeftOutBeforeTheWindowEnds",
+        f"{at.COMMITMENTS}::test_anIncompleteBatchWaitsForThreeQuarters",
     ),
     _shown(
         FOUND[1],
         "joining needs blocks between an order and its case, which the contract's tests choose",
-        f"{at.COMMITTEE}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
+        f"{at.COURT_DRAW}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
         f"{at.DRAWS}::test_JoiningAfterwardsChangesNothing",
     ),
     _shown(
         FOUND[2],
         ELECTION,
-        f"{at.COMMITTEE}::test_anotherRandaoDrawsOthers",
+        f"{at.COURT_DRAW}::test_anotherRandaoDrawsOthers",
         f"{at.COURT}::test_VerifiersOfAnotherSecretOrdersOrResultsAreNone",
     ),
     _shown(
@@ -118,7 +118,7 @@ ATTACKS = (
         FOUND[7],
         "a case that everybody leaves alone ends by blocks that pass, which the contract's tests count",
         f"{at.COURT}::test_LettingADrawLapseCostsTheBondAndFreesTheNode",
-        f"{at.COMMITTEE}::test_anIdleCaseLosesItsBond",
+        f"{at.STEPS}::test_anIdleCaseLosesItsBond",
         f"{at.CASES}::test_a_case_that_nobody_carries_on_lapses_and_can_be_brought_again",
     ),
     _shown(
@@ -130,7 +130,7 @@ ATTACKS = (
     _shown(
         FOUND[9],
         ONE_CALL,
-        f"{at.COMMITTEE}::test_ownRevealsInAnyOrderFromTheFirstBlock",
+        f"{at.REVEALS}::test_ownRevealsInAnyOrderFromTheFirstBlock",
         f"{at.OUTCOMES}::test_silentReviewersPay",
     ),
     _shown(
@@ -206,13 +206,13 @@ ATTACKS = (
         tests=(f"{at.CHECKS}::test_ACheckRefusedForATenthOfACentCostsL",),
     ),
     _played("verifiers that do not bring a rejection", "nobody brings it"),
-    _shown("cases by the hundred", HUNDREDS, f"{at.COMMITTEE}::test_casesByTheHundredCostABondEach"),
+    _shown("cases by the hundred", HUNDREDS, f"{at.STEPS}::test_casesByTheHundredCostABondEach"),
     _shown("twenty addresses of one owner", ELECTION, f"{at.DRAWS}::test_TwentyAddressesOfOneOwnerGainNothing"),
     _played(
         "joining or leaving around a case",
         "leaves before its conviction",
         tests=(
-            f"{at.COMMITTEE}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
+            f"{at.COURT_DRAW}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
             f"{at.PARTIES}::test_WhoJoinsAndLeavesChangesNoPastDraw",
         ),
     ),
@@ -273,7 +273,7 @@ ATTACKS = (
     _shown(
         "RANDAO too old to prove",
         "8,191 blocks must pass between two steps of one case",
-        f"{at.COMMITTEE}::test_aRandaoIsProvenFromHistoryAndNotForever",
+        f"{at.COURT_DRAW}::test_aRandaoIsProvenFromHistoryAndNotForever",
         f"{HEADERS}::test_withoutHistoryOldBlocksAreUnknown",
     ),
     _shown(

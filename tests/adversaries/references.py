@@ -14,8 +14,9 @@ BANK, COURT, OPEN, PARTIES = (
 DRAWS, EVIDENCE, OUTCOMES, OPENING = (
     f"{MARKET}/{name}.t.sol" for name in ("Draws", "EvidenceNodes", "CourtOutcomes", "CourtOpening")
 )
-CLAIMS, COMMITTEE, WORDS, MONEY = (
-    f"{MARKET}/{name}.t.sol" for name in ("BankClaims", "CourtCommittee", "AttacksWords", "AttacksMoney")
+OBJECTED, WORDS, MONEY = (f"{MARKET}/{name}.t.sol" for name in ("BankObjections", "AttacksWords", "AttacksMoney"))
+COURT_DRAW, COMMITMENTS, REVEALS, STEPS = (
+    f"{MARKET}/{name}.t.sol" for name in ("CourtDraw", "CourtCommitments", "CourtReveals", "CourtSteps")
 )
 CHECKS, CLASSES, GAS = (f"{MARKET}/{name}.t.sol" for name in ("SummonsCheck", "Classes", "CourtGas"))
 TABS = "tests/integration/test_scheduler_tabs.py"
@@ -144,7 +145,7 @@ REFERENCED = (
     _by(
         "joining after the verdict",
         "the draw",
-        f"{COMMITTEE}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
+        f"{COURT_DRAW}::test_whoJoinsAfterTheReferenceBlockJudgesNothing",
         f"{DRAWS}::test_JoiningAfterwardsChangesNothing",
     ),
     _by("leaving around a case", "the draw", f"{PARTIES}::test_WhoJoinsAndLeavesChangesNoPastDraw"),
@@ -202,7 +203,7 @@ REFERENCED = (
     ),
     _by("vouchers of a tab that was opened again", "the contract", f"{BANK}::test_VouchersOfAReopenedTabReplay"),
     _by("vouchers after a fork", "the contract", f"{BANK}::test_VouchersOfAForkThatChangedItsNumber"),
-    _by("a tab that is closed under its orders", "a claim", f"{CLAIMS}::test_DepositsOfAClosedTabGoToThePayer"),
+    _by("a tab that is closed under its orders", "a claim", f"{OBJECTED}::test_DepositsOfAClosedTabGoToThePayer"),
     _by("a front-run opening of a tab", "the contract", f"{BANK}::test_AnOpeningFrontRun"),
     _by("a front-run answer of a claim", "the contract", f"{BANK}::test_AnAnswerFrontRunByAnObjection"),
     _by("a task left out of the log", "the auditor", f"{LOGS}::test_a_promised_leaf_that_is_missing_is_found"),
@@ -233,7 +234,7 @@ REFERENCED = (
         "nothing to gain",
         f"{CHECKS}::test_SummonsByTheHundredCostTheSummonerAndPayTheAnswers",
     ),
-    _by("cases by the hundred", "nothing to gain", f"{COMMITTEE}::test_casesByTheHundredCostABondEach"),
+    _by("cases by the hundred", "nothing to gain", f"{STEPS}::test_casesByTheHundredCostABondEach"),
     _by(
         "self-conviction",
         "the contract",
@@ -249,7 +250,7 @@ REFERENCED = (
     _by(
         "a RANDAO of one's choice, or too old",
         "the contract",
-        f"{COMMITTEE}::test_aRandaoIsProvenFromHistoryAndNotForever",
+        f"{COURT_DRAW}::test_aRandaoIsProvenFromHistoryAndNotForever",
     ),
     _by(
         "a reorganisation below a case or a tab",

@@ -18,8 +18,8 @@ from support.made_up_machine import MadeUpMachine, made_up_vendor
 from support.waiting import eventually
 
 from troth.committee.configuration import load
+from troth.committee.directory.vouching import MOST_USED, NONCE_SECONDS, Nonces
 from troth.committee.errors import EntryRefused, Full, MemberConfigurationInvalid
-from troth.committee.vouching import MOST_USED, NONCE_SECONDS, Nonces
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import AttestationError, EvidenceMisbound, MachineUnable
 from troth.overlay.attestation.evidence import MachineEvidence

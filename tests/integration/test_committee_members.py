@@ -11,9 +11,9 @@ import pytest
 from support.committee_stage import DOMAIN, SCHEDULE, Stage, StagedMember, committee_stage, key_named, seal_key
 
 from troth.committee import requests
-from troth.committee.admission import Bounds, Posts, check
+from troth.committee.directory.admission import Bounds, Posts, check
+from troth.committee.directory.proposal import Checked, encode_proposal
 from troth.committee.errors import NoAgreement, ProposalRefused, SignedOther, Unreachable
-from troth.committee.proposal import Checked, encode_proposal
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.codec import encode_listing
 from troth.overlay.directory.descriptors import Signer, encode_descriptor

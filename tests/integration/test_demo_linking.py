@@ -11,7 +11,7 @@ from conftest import Anvil, key_number
 from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, submit
 from troth.chain.store import EventStore
-from troth.committee.market_bonds import RECORDS
+from troth.committee.directory.market_bonds import RECORDS
 from troth.demo.linking import holders_of, require_public
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.types import Hash32

@@ -90,7 +90,7 @@ async def test_a_prompt_that_is_too_long_names_its_field(tmp_path: Path) -> None
 
 async def test_a_model_is_found_by_its_whole_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients put the name into the path as it is, or with its slashes as %2F."""
-    monkeypatch.setattr("troth.client.gateway.serving.names", lambda _offer: {"toy/torch/float32"})
+    monkeypatch.setattr("troth.client.gateway.catalogue.names", lambda _offer: {"toy/torch/float32"})
     async with tab_gateway(tmp_path) as stage, stage.client as client:
         for path in ("toy/torch/float32", "toy%2Ftorch%2Ffloat32"):
             assert (await client.get(f"/v1/models/{path}")).json()["object"] == "model"

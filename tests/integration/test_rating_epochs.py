@@ -12,14 +12,14 @@ from conftest import Anvil
 from support.rating_epochs import MEMBERS, NODES, WORTH, epoch, second_epoch
 from support.rating_stage import TERMS, RatingStage, StagedMember
 
-from troth.committee import rating
-from troth.committee.challenges import new_openings, root_of
-from troth.committee.corpus import Corpus
-from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, with_signature
+from troth.committee.corpus.texts import Corpus
+from troth.committee.corpus.wear import prompts_of_list
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
-from troth.committee.rating import EpochProposal, encode_message
-from troth.committee.rating_requests import REVIEW, SIGNED
-from troth.committee.wear import prompts_of_list
+from troth.committee.rating import member as rating
+from troth.committee.rating.challenges import new_openings, root_of
+from troth.committee.rating.epochs import EpochFile, ExaminedList, SilenceSaid, with_signature
+from troth.committee.rating.member import EpochProposal, encode_message
+from troth.committee.rating.requests import REVIEW, SIGNED
 from troth.protocol.reputation import ONE
 from troth.protocol.types import Address
 

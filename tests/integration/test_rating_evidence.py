@@ -11,8 +11,8 @@ from support.rating_epochs import MEMBERS, WORTH, epoch, second_epoch
 from support.rating_stage import RatingStage
 
 from troth.committee.errors import RequestRefused
-from troth.committee.evidence import NOTHING_YET, SURE, UNKNOWN
-from troth.committee.rating import encode_message
+from troth.committee.rating.evidence import NOTHING_YET, SURE, UNKNOWN
+from troth.committee.rating.member import encode_message
 from troth.protocol.types import ZERO_HASH
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

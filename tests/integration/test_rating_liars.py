@@ -15,10 +15,10 @@ from support.rating_epochs import MEMBERS, NODES, STEPS, WORTH, second_epoch
 from support.rating_stage import RatingStage
 
 from troth.committee import requests
-from troth.committee.challenges import new_openings
-from troth.committee.missed import ADDED_UP, LISTED
-from troth.committee.rating import Agreement, EpochProposal, encode_message
-from troth.committee.rating_requests import HAND_OVER, PATHS, PROVE, REVIEW, SIGNED
+from troth.committee.rating.challenges import new_openings
+from troth.committee.rating.member import Agreement, EpochProposal, encode_message
+from troth.committee.rating.missed import ADDED_UP, LISTED
+from troth.committee.rating.requests import HAND_OVER, PATHS, PROVE, REVIEW, SIGNED
 from troth.protocol import reputation_calls as calls
 from troth.protocol import typed_data
 from troth.protocol.types import Address

@@ -259,15 +259,15 @@ def test_members_ask_score_sign_and_settle_by_themselves(stage: RatingNetwork) -
 
 
 STEPS = {
-    "before it asks": ("troth.committee.examining_nodes:ClientExaminer.ask", False),
-    "after it asked": ("troth.committee.examining_nodes:ClientExaminer.ask", True),
-    "before the last proof is shown": ("troth.committee.rating:RatingMember.prove", False),
-    "after it kept a proposal": ("troth.committee.rating:RatingMember.keep", True),
-    "before it signs": ("troth.committee.epochs:EpochJournal.claim", False),
-    "after its journal knows what it signs": ("troth.committee.epochs:EpochJournal.claim", True),
-    "before it reviews": ("troth.committee.rating:RatingMember.review", False),
-    "before it settles": ("troth.committee.turns:EpochTurns._settle", False),
-    "after it settled": ("troth.committee.turns:EpochTurns._settle", True),
+    "before it asks": ("troth.committee.rating.asking:ClientExaminer.ask", False),
+    "after it asked": ("troth.committee.rating.asking:ClientExaminer.ask", True),
+    "before the last proof is shown": ("troth.committee.rating.member:RatingMember.prove", False),
+    "after it kept a proposal": ("troth.committee.rating.member:RatingMember.keep", True),
+    "before it signs": ("troth.committee.rating.epochs:EpochJournal.claim", False),
+    "after its journal knows what it signs": ("troth.committee.rating.epochs:EpochJournal.claim", True),
+    "before it reviews": ("troth.committee.rating.member:RatingMember.review", False),
+    "before it settles": ("troth.committee.rating.turns:EpochTurns._settle", False),
+    "after it settled": ("troth.committee.rating.turns:EpochTurns._settle", True),
 }
 """Places of an epoch at which every member that comes to them dies once. A proof is shown where somebody else leads."""
 BY_DRAW = {"before the last proof is shown"}

@@ -25,8 +25,8 @@ from troth.client.tickets import managing
 from troth.client.tickets.members import ask_member, epoch_keys, signed_tickets
 from troth.client.tickets.session import ticket_session
 from troth.committee.errors import TicketsRefused
-from troth.committee.ticket_keys import KeyProposal, TicketKeyMember, TicketKeyStore
-from troth.committee.ticket_service import DEAL
+from troth.committee.tickets.keys import KeyProposal, TicketKeyMember, TicketKeyStore
+from troth.committee.tickets.service import DEAL
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.tickets import messages

@@ -152,7 +152,7 @@ def test_members_that_are_killed_while_they_sign_are_not_missed_and_sign_the_sam
         member = network.members[number]
         assert member.child is not None
         member.child.stop()
-        place = "troth.committee.ticket_service:TicketOffice.sign"
+        place = "troth.committee.tickets.service:TicketOffice.sign"
         network.start_member(member, dying.command(place, "committee", "start", "--home", member.home, after=after))
         network._wait_ready(member)
         bought = buyer.buy(PRICES[0], 2)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.directory_lists import AFTER, DOMAIN, listing
 
+from troth.committee.directory.proposal import VERSION, Proposal, decode_proposal, encode_proposal
 from troth.committee.errors import RequestRefused
-from troth.committee.proposal import VERSION, Proposal, decode_proposal, encode_proposal
 from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import decode_listing, encode_listing, is_literal

@@ -12,14 +12,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.chain.keystore import Key
-from troth.committee.admission import Bounds, DescriptorAdmission, Posts
-from troth.committee.leading import Leading
-from troth.committee.member import Member, MemberMetrics
-from troth.committee.probing import Prober
-from troth.committee.schedule import Schedule
+from troth.committee.directory.admission import Bounds, DescriptorAdmission, Posts
+from troth.committee.directory.leading import Leading
+from troth.committee.directory.member import Member, MemberMetrics
+from troth.committee.directory.probing import Prober
+from troth.committee.directory.schedule import Schedule
+from troth.committee.directory.store import MemberStore
+from troth.committee.directory.vouching import Vouching
 from troth.committee.service import member_app
-from troth.committee.store import MemberStore
-from troth.committee.vouching import Vouching
 from troth.overlay.attestation.policy import PlatformPolicy
 from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity

@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
 from support.court_stage import CourtStage
 
 from troth.audit.checks import logs
 from troth.cases.evidence import Evidence
 from troth.cases.standing import signer_of
 from troth.protocol.market import log_data
-from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
+from troth.protocol.market.log_data import LogLine, written
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import LogCounts
-from troth.protocol.typed_data import struct_hash
 
 
 def line_of(held: Evidence, *, checked: bool = True) -> LogLine:
     """What an honest scheduler logs of an order."""
     assert held.order
     assert held.secret
-    order, draw = held.order.message, held.draws[0].message
-    said = tuple(
-        LoggedVerdict(
-            one.message.segment,
-            str(signer_of(one, held)),
-            int(one.message.opinion),
-            one.message.locks,
-            written(one.message.commitment),
-            written(one.signature),
-        )
-        for one in held.verdicts
+    draw = held.draws[0].message
+    results, proofs = zip(held.nodes, held.results, strict=True), (held.infer_proof, held.draw_proof)
+    line = log_data.promised_line(
+        held.order_id, held.order.message, results, proofs, draw, block=draw.block_number, positions=14
     )
-    seen = tuple(
-        LoggedResult(node, written(struct_hash(one.message)), written(one.signature))
-        for node, one in zip(held.nodes, held.results, strict=True)
-    )
-    return LogLine(
-        order=written(held.order_id),
-        execution_class=written(order.execution_class),
-        ends=written(order.ends),
-        reference_block=order.reference_block,
-        check_rate=order.check_rate,
-        draw_hash=written(order.draw_hash),
-        prompt_price=str(order.prompt_price),
-        cached_price=str(order.cached_price),
-        written_price=str(order.written_price),
-        node_share=order.node_share,
-        infer_proof=written(held.infer_proof),
-        results=seen,
-        beta=written(draw.beta),
-        draw_proof=written(held.draw_proof),
-        block_bucket=draw.block_number // log_data.BLOCK_BUCKET,
-        positions_bucket=log_data.bucket_of(14),
-        secret=written(held.secret),
-        verdicts=said if checked else (),
-    )
+    said = tuple(log_data.logged_verdict(str(signer_of(one, held)), one) for one in held.verdicts) if checked else ()
+    return msgspec.structs.replace(line, secret=written(held.secret), verdicts=said)
 
 
 async def post(court: CourtStage, number: int, lines: list[LogLine]) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import msgspec
 from support.market_logs import CONTRACTS, FACTORY, META, log_of
 from support.market_scene import (
     BLOCK,
@@ -26,13 +27,13 @@ from troth.audit.history import read_history
 from troth.audit.subject import AuditSubject
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
-from troth.protocol import typed_data, vrf
+from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
-from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
+from troth.protocol.market.log_data import LogLine, written
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.market.signed import Inclusion
@@ -113,47 +114,20 @@ def joining(
 
 def line_of(scene: Scene, **changes: Any) -> LogLine:
     """What the scheduler serves of the scene's order, checked and accepted."""
-    journey, order = scene.checked(), scene.order
+    journey = scene.checked()
     assert journey.results
     assert journey.draw
     assert journey.checks
-    seen = tuple(
-        LoggedResult(node, written(typed_data.struct_hash(result.message)), written(result.signature))
-        for node, result in zip(journey.nodes, journey.results, strict=True)
+    results, proofs = zip(journey.nodes, journey.results, strict=True), (journey.infer_proof, journey.draw_proof)
+    line = log_data.promised_line(
+        scene.order_id, scene.order, results, proofs, journey.draw.message, block=BLOCK, positions=42
     )
     said = tuple(
-        LoggedVerdict(
-            segment,
-            verifier,
-            int(verdict.message.opinion),
-            verdict.message.locks,
-            written(verdict.message.commitment),
-            written(verdict.signature),
-        )
-        for segment, check in enumerate(journey.checks)
+        log_data.logged_verdict(verifier, verdict)
+        for check in journey.checks
         for verifier, verdict in check.verdicts.items()
     )
-    line = LogLine(
-        order=written(scene.order_id),
-        execution_class=written(order.execution_class),
-        ends=written(order.ends),
-        reference_block=order.reference_block,
-        check_rate=order.check_rate,
-        draw_hash=written(order.draw_hash),
-        prompt_price=str(order.prompt_price),
-        cached_price=str(order.cached_price),
-        written_price=str(order.written_price),
-        node_share=order.node_share,
-        infer_proof=written(journey.infer_proof),
-        results=seen,
-        beta=written(journey.draw.message.beta),
-        draw_proof=written(journey.draw_proof),
-        block_bucket=BLOCK // log_data.BLOCK_BUCKET,
-        positions_bucket=log_data.bucket_of(42),
-        secret=written(scene.secrets.draw),
-        verdicts=said,
-    )
-    return LogLine(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
+    return msgspec.structs.replace(line, **{"secret": written(scene.secrets.draw), "verdicts": said} | changes)
 
 
 def posted(data: bytes, **changes: Any) -> on.EntryLogged:

@@ -20,8 +20,7 @@ from troth.node.earning.books import NodeBooks
 from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMetrics
-from troth.node.orders.beginning import with_first_block
-from troth.node.orders.context import LendingLimits, NodeContext, Stores
+from troth.node.orders.context import LendingLimits, NodeContext, Stores, with_first_block
 from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService

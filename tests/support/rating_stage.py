@@ -20,16 +20,16 @@ from support.reputation_stage import ReputationStage, vrf_secret
 from troth.chain.deployment import submit
 from troth.chain.reputation import followed_reputation
 from troth.committee import requests
-from troth.committee.answers import ChallengeAnswer
-from troth.committee.challenges import Challenge, PromptOpening
-from troth.committee.epoch_store import EpochStore
-from troth.committee.epochs import EpochJournal
 from troth.committee.errors import CommitteeError
-from troth.committee.examining_nodes import ExaminableNodes
-from troth.committee.moments import EpochClock
-from troth.committee.rating import RatingMember, RatingTerms
-from troth.committee.rating_requests import PATHS, rating_router
-from troth.committee.turns import EpochTurns
+from troth.committee.rating.answers import ChallengeAnswer
+from troth.committee.rating.asking import ExaminableNodes
+from troth.committee.rating.challenges import Challenge, PromptOpening
+from troth.committee.rating.epochs import EpochJournal
+from troth.committee.rating.member import RatingMember, RatingTerms
+from troth.committee.rating.moments import EpochClock
+from troth.committee.rating.requests import PATHS, rating_router
+from troth.committee.rating.store import EpochStore
+from troth.committee.rating.turns import EpochTurns
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember

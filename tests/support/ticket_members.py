@@ -12,11 +12,11 @@ from support.committee_stage import Clock, StagedMember, key_named
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, submit, tickets_creation
-from troth.committee.admission import Posts
+from troth.committee.directory.admission import Posts
 from troth.committee.service import member_app
-from troth.committee.ticket_keys import TicketKeyMember, TicketKeyStore
-from troth.committee.ticket_service import TicketMetrics, TicketOffice
-from troth.committee.ticket_turns import TicketTurns
+from troth.committee.tickets.keys import TicketKeyMember, TicketKeyStore
+from troth.committee.tickets.service import TicketMetrics, TicketOffice
+from troth.committee.tickets.turns import TicketTurns
 from troth.overlay.directory.listing import CommitteeMembership, read_membership
 from troth.protocol.tickets import messages
 from troth.protocol.tickets.messages import TicketRules

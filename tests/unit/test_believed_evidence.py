@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from troth.committee.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
+from troth.committee.rating.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
 from troth.protocol.credit import Credit, CreditEvidence
 from troth.protocol.reputation import ONE
 from troth.protocol.types import address_from_bytes

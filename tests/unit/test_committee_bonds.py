@@ -8,7 +8,7 @@ import pytest
 from support.order_market import SCHEDULER, state_of
 from support.tabs_stage import PARAMETERS, execution_class_of
 
-from troth.committee.market_bonds import is_bonded
+from troth.committee.directory.market_bonds import is_bonded
 from troth.protocol.market.state import State, account_id, with_pot
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address, address_from_bytes

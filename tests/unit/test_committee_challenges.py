@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from support.toy_tab_stage import Stage, toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
-from troth.committee.answers import ChallengeAnswer, decode_answer, encode_answer, require_distinct
-from troth.committee.challenges import (
-    MOST_PROMPTS,
-    PARTS,
+from troth.committee.corpus.prompts import LONGEST, MOST_PROMPTS, PARTS, prompts_of
+from troth.committee.corpus.stand_ins import StandIns
+from troth.committee.corpus.texts import FEWEST, Corpus, read_corpus, shipped
+from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
+from troth.committee.rating.answers import ChallengeAnswer, decode_answer, encode_answer, require_distinct
+from troth.committee.rating.asking import ClientExaminer, ExaminableNodes
+from troth.committee.rating.challenges import (
     Challenge,
     PromptOpening,
     challenges_of,
@@ -30,13 +33,8 @@ from troth.committee.challenges import (
     root_of,
     writer_of,
 )
-from troth.committee.corpus import FEWEST, Corpus, read_corpus, shipped
-from troth.committee.epoch_store import EpochStore
-from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
-from troth.committee.examining_nodes import ClientExaminer, ExaminableNodes
-from troth.committee.moments import MOST_LATE, due_of_attempt, late_part
-from troth.committee.prompts import LONGEST, prompts_of
-from troth.committee.stand_ins import StandIns
+from troth.committee.rating.moments import MOST_LATE, due_of_attempt, late_part
+from troth.committee.rating.store import EpochStore
 from troth.protocol.credit import Surprises
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.bodies import Admitted, Results

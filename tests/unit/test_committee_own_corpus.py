@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from troth.committee import own_corpus
 from troth.committee.command import app
 from troth.committee.configuration import MemberConfiguration, load
-from troth.committee.corpus import FEWEST, Corpus, read_corpus, shipped
-from troth.committee.corpus_sources import prompts_in
+from troth.committee.corpus import own as own_corpus
+from troth.committee.corpus.own import MOST_KNOWN, AskingPlan, languages_of, make_corpus, met_again, sifted, warning_of
+from troth.committee.corpus.prompts import LONGEST, sources_of
+from troth.committee.corpus.sources import prompts_in
+from troth.committee.corpus.texts import FEWEST, Corpus, read_corpus, shipped
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.examining import examine
-from troth.committee.own_corpus import MOST_KNOWN, AskingPlan, languages_of, make_corpus, met_again, sifted, warning_of
-from troth.committee.prompts import LONGEST, sources_of
-from troth.committee.rating_running import rating
+from troth.committee.rating.running import rating
 
 SMALL = AskingPlan(nodes=10, members=4, prompts=2, attempts=4)
 WORDS = ("kettle", "marble", "oyster", "pepper", "quartz", "ribbon", "saddle", "timber", "velvet", "walnut", "zephyr")

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.committee.admission import Bounds, EntryClaim, network_of, require_room
 from troth.committee.configuration import Bonding, load
+from troth.committee.directory.admission import Bounds, EntryClaim, network_of, require_room
+from troth.committee.directory.leading import common_entries
+from troth.committee.directory.probing import Prober
+from troth.committee.directory.schedule import Schedule
+from troth.committee.directory.store import MemberStore
 from troth.committee.errors import EntryRefused, Full, MemberConfigurationInvalid, SignedOther
 from troth.committee.examining import examine
 from troth.committee.initialisation import MemberInitOptions, initialise
-from troth.committee.leading import common_entries
-from troth.committee.probing import Prober
-from troth.committee.rating import RatingTerms
-from troth.committee.schedule import Schedule
-from troth.committee.store import MemberStore
+from troth.committee.rating.member import RatingTerms
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.committee import CommitteeMember, read_member

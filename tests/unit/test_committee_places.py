@@ -13,10 +13,10 @@ from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 
 from troth.committee import requests
+from troth.committee.directory.member import Member
+from troth.committee.directory.proposal import Entries
 from troth.committee.errors import RequestRefused
-from troth.committee.member import Member
-from troth.committee.proposal import Entries
-from troth.committee.rating_requests import AT_ONCE, REVIEW, SIGNED, rating_router
+from troth.committee.rating.requests import AT_ONCE, REVIEW, SIGNED, rating_router
 from troth.protocol import typed_data
 from troth.protocol.types import ZERO_ADDRESS
 

@@ -9,15 +9,16 @@ import msgspec
 import pytest
 from unit.test_committee_own_corpus import OWN, SMALL, member_file
 
-from troth.committee.challenges import MOST_PROMPTS, new_openings
 from troth.committee.configuration import MemberConfiguration
-from troth.committee.epoch_store import RECORDS, EpochStore
-from troth.committee.epochs import ExaminedList
+from troth.committee.corpus.own import AskingPlan, make_corpus
+from troth.committee.corpus.prompts import MOST_PROMPTS
+from troth.committee.corpus.wear import AHEAD, USES, CorpusWear, lists_of, prompts_of_list
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.examining import examine
-from troth.committee.own_corpus import AskingPlan, make_corpus
-from troth.committee.rating_running import rating
-from troth.committee.wear import AHEAD, USES, CorpusWear, lists_of, prompts_of_list, wear_in
+from troth.committee.rating.challenges import new_openings
+from troth.committee.rating.epochs import ExaminedList
+from troth.committee.rating.running import rating
+from troth.committee.rating.store import RECORDS, EpochStore
 from troth.protocol.types import Hash32
 
 TEN = [f"0x{number:040x}" for number in range(1, 11)]
@@ -97,7 +98,7 @@ async def test_doctor_and_start_say_it_before_lists_are_told(
 def test_a_member_that_never_rated_has_a_fresh_corpus_and_no_file_of_it(tmp_path: Path) -> None:
     configuration = member_file(tmp_path / "home", "")
     assert configuration.rating is not None
-    wear = wear_in(configuration.folder, configuration.rating.terms)
+    wear = configuration.rating.terms.wear_in(configuration.folder)
     assert (wear.uses, wear.listed) == (0, 400)
     assert not (configuration.folder / RECORDS).exists()
 

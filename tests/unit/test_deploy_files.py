@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from support.tab_scene import TabScene
 
 from troth.client.gateway.metrics import GatewayMetrics
-from troth.committee.member import MemberMetrics
+from troth.committee.directory.member import MemberMetrics
 from troth.node.direct.counters import Counters
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.overlay.relay.metrics import RelayMetrics

@@ -20,10 +20,10 @@ from troth.chain.store import EventStore
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.tabs.store import TabStore
 from troth.client.tickets.store import TicketStore
-from troth.committee.epoch_store import EpochStore
-from troth.committee.epochs import EpochJournal
-from troth.committee.store import MemberStore
-from troth.committee.ticket_keys import TicketKeyStore
+from troth.committee.directory.store import MemberStore
+from troth.committee.rating.epochs import EpochJournal
+from troth.committee.rating.store import EpochStore
+from troth.committee.tickets.keys import TicketKeyStore
 from troth.explorer.opening import SqliteDatabase
 from troth.network.journal import CreationJournal
 from troth.node.earning.database import NodeDatabase
@@ -99,12 +99,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_file_of_a_format_is_tried() -> None:
-    """Each module that claims a format has one kind of file in FILES."""
+    """Each module that claims a format has one kind of file in FILES; two only help others to claim one."""
     root = Path(__file__).resolve().parents[2]
     claiming = {
         path
         for path in root.glob("*/troth/**/*.py")
-        if re.search(r"claim_format\(|open_records\(", path.read_text()) and path.name != "formats.py"
+        if re.search(r"claim_format\(|open_records\(", path.read_text())
+        and path.name not in {"formats.py", "records.py"}
     }
     assert len(claiming) == len(FILES), sorted(claiming)
 

@@ -14,8 +14,9 @@ import pytest
 
 from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway import questions
+from troth.client.gateway.completion import PricedQuestion, new_question
 from troth.client.gateway.ledger import CompletionLedger
-from troth.client.gateway.questions import PricedQuestion, Questions, new_question
+from troth.client.gateway.questions import Questions
 from troth.client.orders.updates import EndedUpdate, FinishedUpdate
 
 
@@ -48,7 +49,7 @@ class Reader:
     left = False
 
     def __init__(self, count: int) -> None:
-        self.signed = [PricedQuestion(new_question(), 5) for _ in range(count)]
+        self.asked = [PricedQuestion(new_question(), 5) for _ in range(count)]
         self.endings = [asyncio.Event() for _ in range(count)]
         self.orders: dict[int, str] = {}
         self.ends: dict[int, Any] = {}
@@ -60,11 +61,9 @@ class Reader:
     def cost_of(self, _number: int) -> int:
         return 5
 
-    def note(self, number: int, update: Any) -> Any:
+    def note(self, number: int, update: Any) -> None:
         if isinstance(update, EndedUpdate):
             self.ends[number] = update
-            return update
-        return None
 
 
 class Held:
@@ -86,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *updates: Any) -> Questions:
     metrics: Any = SimpleNamespace(
         running=SimpleNamespace(set=lambda _value: None),
         failures=SimpleNamespace(labels=lambda _hop: SimpleNamespace(inc=lambda: None)),
-        decided=lambda *_arguments: None,
+        ended=lambda *_arguments: None,
     )
     ledger: Any = FullDisk()
     return Questions(ledger, metrics, 1)
@@ -95,7 +94,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *updates: Any) -> Questions:
 async def finished(made: Questions, reader: Any) -> None:
     held: Any = Held()
     wish: Any = None
-    made.start(held, reader, [(1,)] * len(reader.signed), wish, made.take_places(len(reader.signed), in_turn=True))
+    made.start(held, reader, [(1,)] * len(reader.asked), wish, made.take_places(len(reader.asked), in_turn=True))
     await asyncio.wait_for(asyncio.gather(*made._running), 5)
 
 

@@ -15,13 +15,12 @@ from tokenizers.models import WordLevel
 from troth.client.errors import ConfigurationError, ReceiptsUnreadable
 from troth.client.gateway import catalogue
 from troth.client.gateway.body import DEEPEST, parse
+from troth.client.gateway.completion import PricedQuestion, new_question
 from troth.client.gateway.errors import InvalidParameter
 from troth.client.gateway.guard import access_key
 from troth.client.gateway.ledger import CompletionLedger, today
-from troth.client.gateway.ordered import ether
-from troth.client.gateway.questions import PricedQuestion, new_question
 from troth.client.gateway.serving import GatewaySettings
-from troth.client.gateway.shapes import token_bytes, token_text
+from troth.client.gateway.shapes import token_bytes, token_text, whole_amount
 
 
 def test_the_key_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
@@ -98,9 +97,9 @@ def test_tokens_are_the_bytes_they_stand_for() -> None:
     assert (token_bytes(language, 0), token_bytes(language, 1)) == (b"\xe2", b"word")
 
 
-def test_wei_as_a_number_of_ether() -> None:
-    assert ether(24_000_000_000) == 2.4e-08
-    assert ether(0) == 0
+def test_units_as_a_number_of_whole_coins() -> None:
+    assert whole_amount(24_000_000_000, 18) == 2.4e-08
+    assert whole_amount(1_500_000, 6) == 1.5
 
 
 @pytest.mark.parametrize("asked", ["smollm2/torch/float32", "smollm2-torch-float32", "0x" + "00" * 32, "llama"])

@@ -14,7 +14,7 @@ from unit.test_tabs_asking import asked
 from troth.client.orders import keeping
 from troth.client.orders.keeping import OrderKeeper
 from troth.committee import running as member_running
-from troth.committee.ticket_turns import TicketTurns
+from troth.committee.tickets.turns import TicketTurns
 from troth.overlay.relay import running as relay_running
 from troth.overlay.relay.running import RunningRelay
 

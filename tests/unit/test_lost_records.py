@@ -9,25 +9,26 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from support.order_market import BLOCK
+from support.order_market import BLOCK, SCHEDULER, state_of
 from support.order_network import Network, Ordered, build
-from support.order_node import SCHEDULER
 from support.tab_scene import Asked, TabScene, history_of
 from support.tabs_stage import PARAMETERS
+from support.toy_market import CLASS, FACTORY
 
 from troth.node.errors import NotAssigned
-from troth.node.orders.beginning import with_first_block
+from troth.node.orders.context import with_first_block
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.market import canonical, convictions, prices, reminders
-from troth.protocol.market.checks import DRAW_AGE, first_reference_block
+from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.reminders import REMINDER_LIMIT, OpenPromise, Reminder
 from troth.protocol.market.signed import Admission, Promise, Work
 from troth.protocol.market.tabs import PayerBook
+from troth.protocol.market.views import first_reference_block
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Remind
-from troth.scheduler.orders.beginning import first_block
+from troth.scheduler.orders.context import first_block
 
 
 async def served_again(network: Network, ordered: Ordered) -> Ordered:
@@ -78,8 +79,18 @@ async def test_records_that_began_with_the_node_hide_nothing(tmp_path: Path) -> 
     node = network.nodes[first.nodes[0]]
     await node.restart()
     assert (await with_first_block(node.context)).first == 0
-    assert first_reference_block(1_000, 901, PARAMETERS) == 0
-    assert first_reference_block(1_000, 899, PARAMETERS) == 1_003
+
+
+@pytest.mark.parametrize(("registered", "block", "first"), [(901, 1_000, 0), (899, 1_000, 1_003), (899, 500, 0)])
+def test_only_records_that_began_long_after_the_registration_hide_something(
+    registered: int, block: int, first: int
+) -> None:
+    state = state_of([], CLASS, ())
+    party = state.parties[SCHEDULER]
+    joined = replace(party, registered=replace(party.registered, block=registered))
+    state = replace(state, parties=state.parties.set(SCHEDULER, joined))
+    assert first_reference_block(state, SCHEDULER, 1_000, block) == first
+    assert first_reference_block(state, FACTORY, 1_000, block) == 0, "not registered"
 
 
 async def test_a_node_says_what_was_promised_to_it_and_what_it_signed(tmp_path: Path) -> None:

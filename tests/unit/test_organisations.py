@@ -39,7 +39,7 @@ from troth.audit.credits import examine
 from troth.audit.report import Finding, FindingKind
 from troth.node.configuration import FILE, HostingConsent, NodeInitOptions, load, render
 from troth.node.errors import ConfigError
-from troth.node.organisations import model_name, taken_by
+from troth.node.organisations import ModelDemand, by_demand, model_name, taken_by
 from troth.protocol.bindings import ORGANISATIONS, named
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.errors import InvalidField
@@ -69,7 +69,6 @@ from troth.protocol.organisations import (
 )
 from troth.protocol.reputation import ONE
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
-from troth.routing.placement.demand import ModelDemand, by_demand
 
 # ---- reading
 

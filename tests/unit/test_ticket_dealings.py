@@ -8,7 +8,7 @@ import pytest
 from support.lending import DOMAIN, NODE, OTHER, SCHEDULER
 
 from troth.committee.errors import TicketsRefused
-from troth.committee.ticket_keys import TicketKeyMember, TicketKeyStore
+from troth.committee.tickets.keys import TicketKeyMember, TicketKeyStore
 
 
 def test_a_member_that_has_left_is_dealt_nothing(tmp_path: Path) -> None:

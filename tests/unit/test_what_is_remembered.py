@@ -17,9 +17,9 @@ from troth.client.orders import errands, keeping, resuming
 from troth.client.orders.court import Court
 from troth.client.orders.errands import Backoff
 from troth.client.orders.keeping import OrderKeeper
-from troth.committee import turns as committee_turns
-from troth.committee.epoch_store import Equivocation
-from troth.committee.turns import EpochTurns
+from troth.committee.rating import turns as committee_turns
+from troth.committee.rating.store import Equivocation
+from troth.committee.rating.turns import EpochTurns
 from troth.node.court import bringing
 from troth.node.court.bringing import Bringer
 from troth.node.direct import scheduler_side

@@ -92,6 +92,11 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
                 raise ConfigurationError(f"'{name}' must be {shape}", shown, f"Set it in client.toml or with {option}.")
         for name in _ADDRESSES:
             require_checksum(name, getattr(self, name), f"--{name}")
+        self._require_way()
+        return self
+
+    def _require_way(self) -> None:
+        """Raise ConfigurationError unless the mode can be had with the overlay, the committee and what is trusted."""
         if self.overlay == "on" and not self.committee:
             raise ConfigurationError(
                 "The overlay is wanted, and no committee is configured whose directory lists its relays",
@@ -110,7 +115,6 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
                 "trusted is empty",
                 'Add the measurements of images that you trust to client.toml: trusted = ["tdx:…"].',
             )
-        return self
 
     def overridden(self, **values: str | None) -> ClientConfiguration:
         """A copy in which given options replace what the file said."""

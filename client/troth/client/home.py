@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+VIEWS = 8
+"""Commands that can keep their view of the chain at the same time; any further one reads the chain anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +88,38 @@ class Home:
         """The folder of the relay that the gateway runs."""
         return self.folder / "relay"
 
-    def chain_view(self, chain_id: int, contract: str, number: int = 0) -> Path:
-        """A follower's copy of one contract's events (SQLite); commands at the same time use different numbers."""
-        suffix = f"-{number}" if number else ""
-        return self.folder / "chain" / f"{chain_id}-{contract.lower()}{suffix}.sqlite3"
+    @contextmanager
+    def chain_view(self, chain_id: int, contract: str) -> Iterator[Path | None]:
+        """A copy of one contract's events (SQLite) that nobody else holds for as long as the block runs.
+
+        A follower folds into memory what it appended itself, and would miss what another process appended in between.
+        So each command takes the first file that nobody holds; None where all are held.
+        """
+        folder = self.folder / "chain"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in range(VIEWS):
+            name = f"{chain_id}-{contract.lower()}{f'-{number}' if number else ''}"
+            with _locked(folder / f"{name}.lock") as held:
+                if held:
+                    yield folder / f"{name}.sqlite3"
+                    return
+        yield None
 
     def create(self) -> None:
         """Make the client's folder, readable by its owner only."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Whether this process has the lock for as long as the block runs; never waits. SQLite's lock is on all systems."""
+    lock = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            yield False
+        else:
+            yield True
+    finally:
+        lock.close()

@@ -15,9 +15,9 @@ import msgspec
 from troth.chain.adapter import Chain
 from troth.chain.keystore import load_account, read_password
 from troth.committee.configuration import load
-from troth.committee.epochs import write_json
 from troth.committee.errors import ChangeRefused
-from troth.committee.reputation import TransactionPayer, carry_out
+from troth.committee.rating.contract import TransactionPayer, carry_out
+from troth.committee.rating.epochs import write_json
 from troth.overlay.directory.listing import CommitteeMembership, membership_on
 from troth.protocol import committee_calls, typed_data
 from troth.protocol.calls import Call

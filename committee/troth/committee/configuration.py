@@ -31,12 +31,12 @@ from typing import Annotated
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.committee.admission import Bounds
-from troth.committee.corpus import read_corpus
+from troth.committee.corpus.prompts import LONGEST
+from troth.committee.corpus.texts import read_corpus
+from troth.committee.directory.admission import Bounds
+from troth.committee.directory.schedule import Schedule
 from troth.committee.errors import MemberConfigurationInvalid
-from troth.committee.prompts import LONGEST
-from troth.committee.rating import RatingTerms
-from troth.committee.schedule import Schedule
+from troth.committee.rating.member import RatingTerms
 from troth.overlay.attestation.policy import PlatformPolicy, SnpVersion
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.market.parts import MarketPlace

@@ -10,9 +10,8 @@ from typing import Any
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.keystore import address_in
 from troth.committee.configuration import FILE, MemberConfiguration, load
+from troth.committee.corpus.own import MAKE_ONE, said_of, warning_of
 from troth.committee.errors import CommitteeError
-from troth.committee.own_corpus import MAKE_ONE, said_of, warning_of
-from troth.committee.wear import wear_in
 from troth.overlay.directory.errors import DirectoryError, ListMalformed
 from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.keeping import DirectoryKeeper
@@ -35,7 +34,7 @@ async def status_of(folder: Path) -> dict[str, Any]:
         "committee": configuration.committee_address,
         "threshold": f"{threshold(len(membership.members))} of {len(membership.members)}",
         "corpus": None if configuration.rating is None else said_of(configuration.rating.terms.corpus),
-        "wear": None if configuration.rating is None else str(wear_in(folder, configuration.rating.terms)),
+        "wear": None if configuration.rating is None else str(configuration.rating.terms.wear_in(folder)),
         "vouches_for": [] if configuration.attestation is None else configuration.attestation.told(),
         "lists": [await _list_of(member, membership) for member in membership.members],
     }
@@ -76,7 +75,7 @@ def _corpus(configuration: MemberConfiguration) -> list[HealthFinding]:
     terms = configuration.rating.terms
     found = HealthFinding("corpus", warning_of(terms.corpus) is None, said_of(terms.corpus), MAKE_ONE)
     try:
-        wear = wear_in(configuration.folder, terms)
+        wear = terms.wear_in(configuration.folder)
     except CommitteeError as error:
         return [found, HealthFinding("wear", False, error.what, error.remedy)]
     return [found, HealthFinding("wear", not wear.is_near, str(wear), wear.remedy)]

@@ -23,7 +23,7 @@ from troth.transport.command_options import (
 )
 
 if TYPE_CHECKING:
-    from troth.committee.reputation import ContractPlace, TransactionPayer
+    from troth.committee.rating.contract import ContractPlace, TransactionPayer
 
 app = typer.Typer(
     help="Scores of nodes that the committee's members agree on (docs/reference/reputation.md).",
@@ -61,7 +61,7 @@ class ScoresOptions:
 
     def place(self) -> ContractPlace:
         """The same, read."""
-        from troth.committee.reputation import ContractPlace
+        from troth.committee.rating.contract import ContractPlace
 
         return ContractPlace.read(self.rpc, self.reputation, self.first_block())
 
@@ -91,7 +91,7 @@ class PayingOptions:
 
     def payer(self) -> TransactionPayer:
         """The same, read."""
-        from troth.committee.reputation import TransactionPayer
+        from troth.committee.rating.contract import TransactionPayer
 
         return TransactionPayer(self.keystore.expanduser(), self.password_file, self.broadcast)
 
@@ -100,7 +100,7 @@ class PayingOptions:
 @grouped
 def show_standings(*, scores: EventsOptions, as_json: JsonOption = False) -> None:
     """Members, and every node's score; all scores are computed again from the contract's events."""
-    from troth.committee.reputation import standings
+    from troth.committee.rating.contract import standings
 
     show(asyncio.run(standings(scores.place())), as_json)
 
@@ -121,8 +121,8 @@ def deploy(
 ) -> None:
     """Deploy a Reputation for a market's nodes, with the paper's numbers (dry run by default)."""
     from troth.committee.configuration import Bonding
-    from troth.committee.reputation import deploy as deploy_contract
-    from troth.committee.reputation import rules_from
+    from troth.committee.rating.contract import deploy as deploy_contract
+    from troth.committee.rating.contract import rules_from
 
     market = Bonding(factory, bank, start_block)
     show(asyncio.run(deploy_contract(rpc, committee, market, rules_from(epoch_blocks, bond), paying.payer())), as_json)
@@ -141,7 +141,7 @@ def enroll(
 
     It counts from the next epoch on.
     """
-    from troth.committee.reputation import enroll as enroll_member
+    from troth.committee.rating.contract import enroll as enroll_member
 
     show(asyncio.run(enroll_member(_folder(home), scores.place(), paying.payer())), as_json)
 
@@ -159,7 +159,7 @@ def leave(
 
     It may do so, its owner, and anybody once it has left the Committee.
     """
-    from troth.committee.reputation import leave as take_out
+    from troth.committee.rating.contract import leave as take_out
 
     show(asyncio.run(take_out(operator, scores.place(), paying.payer())), as_json)
 
@@ -174,7 +174,7 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Send the bond of a member that left to its owner (dry run by default)."""
-    from troth.committee.reputation import withdraw as take_bond
+    from troth.committee.rating.contract import withdraw as take_bond
 
     show(asyncio.run(take_bond(operator, scores.place(), paying.payer())), as_json)
 
@@ -188,7 +188,7 @@ def make_list(
     as_json: JsonOption = False,
 ) -> None:
     """Write the list that an epoch fixes for the next one: nodes, and a root that hides the prompts."""
-    from troth.committee.reputation import make_list as make
+    from troth.committee.rating.contract import make_list as make
 
     show(make(node, prompts, file.expanduser()), as_json)
 
@@ -210,8 +210,8 @@ def prepare_corpus(
 
     Prints what was left out and why, languages, and how many epochs it lasts. Nothing is sent.
     """
-    from troth.committee.corpus_sources import prompts_in
-    from troth.committee.own_corpus import AskingPlan, make_corpus
+    from troth.committee.corpus.own import AskingPlan, make_corpus
+    from troth.committee.corpus.sources import prompts_in
 
     texts = prompts_in([path.expanduser() for path in source])
     show(make_corpus(texts, output.expanduser(), AskingPlan(nodes, members, prompts, attempts)), as_json)
@@ -227,7 +227,7 @@ def lead(
     as_json: JsonOption = False,
 ) -> None:
     """Who leads this epoch; the member that led the last one prints its VRF proof for `propose --proof`."""
-    from troth.committee.reputation import lead as leading
+    from troth.committee.rating.contract import lead as leading
 
     show(asyncio.run(leading(_folder(home), scores.place(), password_file)), as_json)
 
@@ -247,8 +247,8 @@ def propose(
     as_json: JsonOption = False,
 ) -> None:
     """Write the file of this epoch, as its leader."""
-    from troth.committee.reputation import EpochParts
-    from troth.committee.reputation import propose as write
+    from troth.committee.rating.contract import EpochParts
+    from troth.committee.rating.contract import propose as write
 
     place = scores.place()
     show(asyncio.run(write(file.expanduser(), place, EpochParts(examined, credits, after), proof)), as_json)
@@ -265,7 +265,7 @@ def sign(
     as_json: JsonOption = False,
 ) -> None:
     """Check the file against the chain and add this member's signature, once for an epoch."""
-    from troth.committee.reputation import sign as add
+    from troth.committee.rating.contract import sign as add
 
     place = scores.place()
     show(asyncio.run(add(file.expanduser(), _folder(home), place, password_file)), as_json)
@@ -283,7 +283,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Add this member's word that nodes were silent: more than 1/3 of the members make it count."""
-    from troth.committee.reputation import report as add
+    from troth.committee.rating.contract import report as add
 
     place = scores.place()
     show(asyncio.run(add(file.expanduser(), silent, _folder(home), place, password_file)), as_json)
@@ -299,7 +299,7 @@ def settle(
     as_json: JsonOption = False,
 ) -> None:
     """Bring the file to the chain, which computes the scores (dry run by default); anybody may."""
-    from troth.committee.reputation import settle as bring
+    from troth.committee.rating.contract import settle as bring
 
     show(asyncio.run(bring(file.expanduser(), scores.place(), paying.payer())), as_json)
 
@@ -319,7 +319,7 @@ def expel(
 
     It loses its bond, and you get a tenth.
     """
-    from troth.committee.reputation import expel as prove
+    from troth.committee.rating.contract import expel as prove
 
     show(asyncio.run(prove(operator, first, second, scores.place(), paying.payer())), as_json)
 

@@ -1,18 +1,22 @@
-"""Between members: a request carries its sender's signature over kind, body and slot in its headers.
+"""Requests to a member: who sends them, bodies in bounded bytes and seconds, and places of which no address has all.
 
-So a member knows before it reads a body whether a stranger sends it, and what a body must hash to.
+Between members a request carries its sender's signature over kind, body and slot in its headers. So a member knows
+before it reads a body whether a stranger sends it, and what a body must hash to.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx
-from fastapi import Request
+from fastapi import Request, Response
 
-from troth.committee.errors import RequestRefused
+from troth.committee.errors import Full, RequestRefused
+from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol import typed_data
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.errors import InvalidSignature
@@ -25,6 +29,8 @@ from troth.transport.https import naming_errors, pinned_client
 SIGNATURE_HEADER, BODY_HEADER, SLOT_HEADER = "troth-signature", "troth-body", "troth-slot"
 OPINION, PROPOSAL, LIST = "opinion", "proposal", "list"
 LARGEST_ANSWER = 2**18
+BODY_SECONDS = 20.0
+"""In which a body must come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,14 @@ def announced(kind: str, headers: httpx.Headers | dict[str, str], domain: Domain
     except (KeyError, ValueError, InvalidSignature) as error:
         raise RequestRefused("The headers of a member's request are missing or wrong", error) from error
     return Announced(sender, Hash32(body), slot)
+
+
+def announced_by_member(kind: str, request: Request, membership: CommitteeMembership) -> Announced:
+    """What a member announces in its headers; raises RequestRefused for a stranger."""
+    said = announced(kind, dict(request.headers), membership.domain)
+    if membership.member(said.sender) is None:
+        raise RequestRefused("Only members may ask this", said.sender)
+    return said
 
 
 def require_body(body: bytes, request: Announced) -> None:
@@ -114,3 +128,58 @@ def host_of(request: Request) -> object:
         return None
     address = ipaddress.ip_address(request.client.host.partition("%")[0])
     return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)
+
+
+async def body_of(request: Request, largest: int) -> bytes:
+    """The body; raises Full for more than ``largest`` bytes, RequestRefused where it does not come in time."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > largest:
+                    raise Full(f"This takes at most {largest} bytes", len(body))
+    except TimeoutError as error:
+        raise RequestRefused(f"The body did not come within {BODY_SECONDS:g} s", len(body)) from error
+    return bytes(body)
+
+
+async def announced_body(request: Request, said: Announced, largest: int) -> bytes:
+    """The body that a member announced; raises Full or RequestRefused."""
+    body = await body_of(request, largest)
+    require_body(body, said)
+    return body
+
+
+def octets(content: bytes) -> Response:
+    """An answer of bytes."""
+    return Response(content, media_type="application/octet-stream")
+
+
+class RequestPlaces:
+    """So many requests at once, of one address at most half of them, so that a slow sender leaves room for others."""
+
+    def __init__(self, count: int) -> None:
+        self._all = asyncio.Semaphore(count)
+        self._share = max(1, count // 2)
+        self._hosts: dict[object, tuple[asyncio.Semaphore, int]] = {}
+        """By address: its share, and how many requests of it hold a place or wait for one."""
+
+    def full_for(self, request: Request) -> bool:
+        """Whether a request from this address would have to wait."""
+        known = self._hosts.get(host_of(request))
+        return self._all.locked() or (known is not None and known[0].locked())
+
+    @asynccontextmanager
+    async def of(self, request: Request) -> AsyncIterator[None]:
+        """Hold a place, waiting for one first."""
+        host = host_of(request)
+        share, users = self._hosts.get(host, (asyncio.Semaphore(self._share), 0))
+        self._hosts[host] = share, users + 1
+        try:
+            async with share, self._all:
+                yield
+        finally:
+            share, users = self._hosts.pop(host)
+            if users > 1:
+                self._hosts[host] = share, users - 1

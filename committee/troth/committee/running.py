@@ -12,19 +12,19 @@ from pathlib import Path
 
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, load_account, read_password
-from troth.committee.admission import Bonded, DescriptorAdmission, Posts
 from troth.committee.configuration import FILE, MemberConfiguration, load
-from troth.committee.leading import Leading
-from troth.committee.market_bonds import market_bonds
-from troth.committee.member import Member, MemberMetrics
-from troth.committee.probing import Prober
-from troth.committee.rating_running import rating
+from troth.committee.directory.admission import Bonded, DescriptorAdmission, Posts
+from troth.committee.directory.leading import Leading
+from troth.committee.directory.market_bonds import market_bonds
+from troth.committee.directory.member import Member, MemberMetrics
+from troth.committee.directory.probing import Prober
+from troth.committee.directory.store import MemberStore
+from troth.committee.directory.vouching import Vouching
+from troth.committee.rating.running import rating
 from troth.committee.service import member_app
-from troth.committee.store import MemberStore
-from troth.committee.ticket_keys import TicketKeyMember, TicketKeyStore
-from troth.committee.ticket_service import TicketMetrics, TicketOffice
-from troth.committee.ticket_turns import TicketTurns
-from troth.committee.vouching import Vouching
+from troth.committee.tickets.keys import TicketKeyMember, TicketKeyStore
+from troth.committee.tickets.service import TicketMetrics, TicketOffice
+from troth.committee.tickets.turns import TicketTurns
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import membership_on
 from troth.protocol.tickets import messages

@@ -20,16 +20,15 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from troth.committee import requests
-from troth.committee.admission import Posts
-from troth.committee.bodies import body_of
+from troth.committee.directory.admission import Posts
+from troth.committee.directory.member import Member
+from troth.committee.directory.proposal import LARGEST_PROPOSAL, decode_proposal
+from troth.committee.directory.vouching import Vouching
 from troth.committee.errors import CommitteeError, RequestRefused
-from troth.committee.member import Member
-from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
-from troth.committee.rating import RatingMember
-from troth.committee.rating_requests import announced_by_member, rating_router
-from troth.committee.request_places import RequestPlaces
-from troth.committee.ticket_service import TicketOffice, ticket_router
-from troth.committee.vouching import Vouching
+from troth.committee.rating.member import RatingMember
+from troth.committee.rating.requests import rating_router
+from troth.committee.requests import RequestPlaces, body_of
+from troth.committee.tickets.service import TicketOffice, ticket_router
 from troth.overlay.attestation.errors import AttestationError
 from troth.overlay.directory.attesting import (
     ATTESTATION_PATH,
@@ -86,26 +85,26 @@ def member_app(
     async def opinions(request: Request) -> Response:
         announced = _from_leader(member, requests.OPINION, request)
         async with leaders.of(request):
-            body = await _announced_body(request, announced)
+            body = await requests.announced_body(request, announced, LARGEST_PROPOSAL)
             names = await member.opinion(decode_proposal(body))
-        return _bytes(msgspec.msgpack.encode(sorted(names)))
+        return requests.octets(msgspec.msgpack.encode(sorted(names)))
 
     @app.post("/v1/proposals")
     async def proposals(request: Request) -> Response:
         announced = _from_leader(member, requests.PROPOSAL, request)
         async with leaders.of(request):
-            proposal = decode_proposal(await _announced_body(request, announced))
+            proposal = decode_proposal(await requests.announced_body(request, announced, LARGEST_PROPOSAL))
             if proposal.valid_after != announced.slot:
                 raise RequestRefused("The proposal is for another slot than its headers say", proposal.valid_after)
             _, signature = await member.sign(proposal)
-        return _bytes(signature)
+        return requests.octets(signature)
 
     @app.post("/v1/lists")
     async def lists(request: Request) -> Response:
-        announced_by_member(requests.LIST, request, member.membership)
+        requests.announced_by_member(requests.LIST, request, member.membership)
         async with everybody.of(request):
             member.take(await body_of(request, LARGEST_SIGNED))
-        return _bytes(b"")
+        return requests.octets(b"")
 
     return app
 
@@ -140,7 +139,7 @@ def _vouching_router(member: Member, posts: Posts, vouching: Vouching) -> APIRou
     @router.get(NONCE_PATH)
     async def nonce(request: Request) -> Response:
         posts.require(requests.host_of(request))
-        return _bytes(vouching.nonce())
+        return requests.octets(vouching.nonce())
 
     @router.post(ATTESTATION_PATH)
     async def attestations(request: Request) -> Response:
@@ -169,21 +168,11 @@ async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Re
 
 def _from_leader(member: Member, kind: str, request: Request) -> requests.Announced:
     """What the slot's leader announces; a stranger's body is not read."""
-    announced = announced_by_member(kind, request, member.membership)
+    announced = requests.announced_by_member(kind, request, member.membership)
     leader = member.schedule.leader(announced.slot, member.membership)
     if announced.sender != leader or not member.schedule.is_current(announced.slot, member.clock()):
         raise RequestRefused(f"The leader of this slot is {leader}", announced.sender, "Wait for your turn.")
     return announced
-
-
-async def _announced_body(request: Request, announced: requests.Announced) -> bytes:
-    body = await body_of(request, LARGEST_PROPOSAL)
-    requests.require_body(body, announced)
-    return body
-
-
-def _bytes(content: bytes) -> Response:
-    return Response(content, media_type="application/octet-stream")
 
 
 def _refusal(error: Exception, status: int) -> Response:

@@ -35,7 +35,7 @@ def deploy(
     Then every member and scheduler names it in its file.
     """
     from troth.chain.deployment import tickets_creation
-    from troth.committee.reputation import TransactionPayer, carry_out
+    from troth.committee.rating.contract import TransactionPayer, carry_out
     from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import to_address
 

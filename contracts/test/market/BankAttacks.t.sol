@@ -24,10 +24,6 @@ contract BankAttacksTest is BankTest {
         bank.settle(tab, state);
     }
 
-    function fileOutside(Claim memory claim, Voucher memory voucher) external {
-        file(claim, voucher);
-    }
-
     function redeemOutside(uint96 spent) external {
         redeem(spent);
     }

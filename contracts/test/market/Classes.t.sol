@@ -6,10 +6,10 @@ import {ExecutionClass, ModelDescriptor, Rules} from "../../market/interfaces/Ma
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {Economy} from "../../market/libraries/Economy.sol";
 import {PlainText} from "../../market/libraries/PlainText.sol";
-import {MarketTest} from "./support/MarketTest.sol";
+import {MarketStage} from "./support/MarketStage.sol";
 
 /// @title Models and classes: what is registered, and what is refused
-contract ClassesTest is MarketTest {
+contract ClassesTest is MarketStage {
     function addParties() internal override {}
 
     function refused(ExecutionClass memory class, bytes memory failure) private {

@@ -11,10 +11,8 @@ contract CourtLoneJurorTest is CourtTest {
 
     address private juror;
 
-    function begun(bytes32 class, bytes32 data) private returns (Play memory play) {
-        play = newPlay(class, data);
-        verify(play, REJECT, REJECT, ACCEPT, false);
-        open(play, client);
+    function drawn(bytes32 class, bytes32 data) private returns (Play memory play) {
+        play = begun(class, data);
         draw(play, ALL_SEATS);
         juror = play.state.reviewers[0];
     }
@@ -38,39 +36,38 @@ contract CourtLoneJurorTest is CourtTest {
         }
     }
 
-    function test_ALoneJurorConvictsAndIsPaidForEachSeat() public {
-        Play memory play = begun(exact, FALSE);
+    function decidedAndPaidForEachSeat(bytes32 data, uint8 opinion, Outcome outcome) private {
+        Play memory play = drawn(exact, data);
         uint256 before = money(play);
-        finish(play, FALSE, Vote(REJECT, HONEST, 0, 0));
-        assertOutcome(play, Outcome.Convicted);
+        finish(play, data, Vote(opinion, HONEST, 0, 0));
+        assertOutcome(play, outcome);
         assertEq(creditOf(juror), 5 * 6 * UNIT);
         assertEq(money(play), before);
     }
 
+    function test_ALoneJurorConvictsAndIsPaidForEachSeat() public {
+        decidedAndPaidForEachSeat(FALSE, REJECT, Outcome.Convicted);
+    }
+
     function test_ALoneJurorUpholds() public {
-        Play memory play = begun(exact, HONEST);
-        uint256 before = money(play);
-        finish(play, HONEST, Vote(ACCEPT, HONEST, 0, 0));
-        assertOutcome(play, Outcome.Upheld);
-        assertEq(creditOf(juror), 5 * 6 * UNIT);
-        assertEq(money(play), before);
+        decidedAndPaidForEachSeat(HONEST, ACCEPT, Outcome.Upheld);
     }
 
     /// @dev Alone it knows no spread but its own.
     function test_ALoneJurorOfATolerantClassConvictsBeyondItsOwnSpread() public {
         uint256 snapshot = vm.snapshotState();
-        Play memory play = begun(tolerant, FALSE);
+        Play memory play = drawn(tolerant, FALSE);
         finish(play, FALSE, Vote(REJECT, HONEST, 2 * SECOND_CUT, SECOND_CUT));
         assertOutcome(play, Outcome.Refunded);
         vm.revertToState(snapshot);
-        play = begun(tolerant, FALSE);
+        play = drawn(tolerant, FALSE);
         finish(play, FALSE, Vote(REJECT, HONEST, 2 * SECOND_CUT, SECOND_CUT - 1));
         assertOutcome(play, Outcome.Convicted);
     }
 
     /// @dev It pays for each seat that is silent, and the second committee is asked.
     function test_ALoneJurorThatIsSilentPaysForEachSeat() public {
-        Play memory play = begun(exact, FALSE);
+        Play memory play = drawn(exact, FALSE);
         uint256 before = money(play);
         pass(COMMIT_WINDOW + 1);
         vm.recordLogs();

@@ -18,12 +18,6 @@ contract CourtTogetherTest is CourtTest {
     address private committer = makeAddr("committer");
     address private decider = makeAddr("decider");
 
-    function begun(bytes32 class, bytes32 data) private returns (Play memory play) {
-        play = newPlay(class, data);
-        verify(play, REJECT, REJECT, ACCEPT, false);
-        open(play, client);
-    }
-
     /// @dev Nodes base + 4 and following will be drawn, a seat each.
     function force(Play memory play) private {
         registry.force(expected(play));

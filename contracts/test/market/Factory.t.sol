@@ -5,10 +5,10 @@ import {IBank} from "../../market/interfaces/IBank.sol";
 import {Contracts, IDeployment} from "../../market/interfaces/IDeployment.sol";
 import {Parameters} from "../../market/interfaces/MarketTypes.sol";
 import {BlockHeader} from "../../market/libraries/BlockHeader.sol";
-import {MarketTest} from "./support/MarketTest.sol";
+import {MarketStage} from "./support/MarketStage.sol";
 
 /// @title The factory: who deploys what, where, and on which chains
-contract FactoryTest is MarketTest {
+contract FactoryTest is MarketStage {
     uint256 private constant TRANSACTION_CAP = 16_777_216;
     address private constant P256VERIFY = address(0x100);
 

@@ -4,11 +4,11 @@ pragma solidity ^0.8.30;
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {Ask, DrawRequest, Entry, NodeRegistration, Parameters, Segment} from "../../market/interfaces/MarketTypes.sol";
 import {Fault} from "../../market/interfaces/Proceedings.sol";
-import {MarketTest} from "./support/MarketTest.sol";
+import {MarketStage} from "./support/MarketStage.sol";
 
 /// @title Groups at any past block, against a model that keeps a copy of every block
 /// @notice The model is the rule of MarketTypes.Entry and DrawRequest, said naively: arrays that are copied whole.
-contract GroupsTest is MarketTest {
+contract GroupsTest is MarketStage {
     uint256 private constant OPERATORS = 14;
     uint256 private constant STEPS = 60;
     bytes32 private constant CASE = keccak256("case");

@@ -2,10 +2,10 @@
 pragma solidity ^0.8.30;
 
 import {ILog, LogCounts} from "../../market/interfaces/ILog.sol";
-import {MarketTest} from "./support/MarketTest.sol";
+import {MarketStage} from "./support/MarketStage.sol";
 
 /// @title Roots that schedulers post
-contract MarketLogTest is MarketTest {
+contract MarketLogTest is MarketStage {
     LogCounts private counts = LogCounts(1000, 123_456, 50, 49, 1, 2, 0.5 ether);
 
     function wholeNodes() internal pure override returns (uint256) {

@@ -12,19 +12,18 @@ from troth.cases.office import CaseSettings, Office, open_office
 from troth.chain.keystore import Key, load_account, read_password
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.accusing import accuse
-from troth.node.court.holding import evidence_of
+from troth.node.court.holding import from_own_rejections
 from troth.node.court.proving import accused_text, require_again, rows_again
 from troth.node.errors import ConfigError
 from troth.node.imprinting_command import HiddenProof, accuse_hidden
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
-from troth.node.orders.context import open_stores
+from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED
-from troth.protocol.market.papers import Spoken
+from troth.node.traces import TraceStore
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.tensors import Dtype, rows_to_bytes
-from troth.protocol.types import to_hash32
 
 FOLDER = "accusing"
 """Of the followed chain that this command keeps, beside that of the running node."""
@@ -88,21 +87,11 @@ def _held(configuration: NodeConfiguration, office: Office, what: str) -> tuple[
     if path.is_file():
         evidence = read_evidence(path)
         return evidence, rows_of(evidence, len(evidence.results) - 1, path.parent.resolve()) or b""
-    try:
-        order = to_hash32(bytes.fromhex(what.removeprefix("0x")))
-    except ValueError as error:
-        remedy = "Name a file of evidence, or the 32 bytes of an order."
-        raise ConfigError("there is no such file, and this is no order's id", what, remedy) from error
-    stores = open_stores(configuration.folder)
-    try:
-        for rejection in stores.rejections.of(order):
-            trace = stores.traces.find(order, rejection.segment, JUDGED)
-            if trace is None and len(rejection.papers.results) > 1:
-                continue  # a segment within the pipeline, whose rows choose no token
-            told = stores.rejections.told(order, rejection.segment)
-            spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
-            evidence = evidence_of(rejection, spoken, office.courtroom.domain)
-            return evidence, b"" if trace is None else rows_to_bytes(stores.traces.rows(trace), Dtype(trace.dtype))
-    finally:
-        stores.close()
-    raise ConfigError("this node did not reject that order's text", what, "Name a file of evidence with rows.")
+
+    def read(traces: TraceStore, rejection: Rejection, evidence: Evidence) -> tuple[Evidence, bytes] | None:
+        trace = traces.find(rejection.order, rejection.segment, JUDGED)
+        if trace is None and len(rejection.papers.results) > 1:
+            return None  # a segment within the pipeline, whose rows choose no token
+        return evidence, b"" if trace is None else rows_to_bytes(traces.rows(trace), Dtype(trace.dtype))
+
+    return from_own_rejections(configuration.folder, what, office.courtroom.domain, read)

@@ -13,6 +13,7 @@ from typing import Any
 
 from troth.cases.command import read_evidence
 from troth.cases.errors import NothingToDo
+from troth.cases.evidence import Evidence
 from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -20,18 +21,16 @@ from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.accusation import DisputableSegment, disputable
 from troth.node.court.accusations import Accusations, DisputePlan, open_dispute, plan, rows_in
 from troth.node.court.dispute_chain import DISPUTES_FOLDER, LiveDisputes, find_disputes
-from troth.node.court.holding import evidence_of
+from troth.node.court.holding import from_own_rejections
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.own_disputes import rejected_rows, require_other_rows
-from troth.node.errors import ConfigError
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
-from troth.node.orders.context import open_stores
+from troth.node.orders.rejections import Rejection
 from troth.node.orders.running import connect
-from troth.protocol.market.papers import Spoken
+from troth.node.traces import TraceStore
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
-from troth.protocol.types import to_hash32
 
 FOLDER = "disputing"
 """Of the followed chain that this command keeps, beside that of the running node."""
@@ -105,22 +104,13 @@ def _held(
         evidence = read_evidence(path)
         chosen = len(evidence.results) - 1 if segment is None else segment
         return disputable(evidence, state, chosen, rows_in(evidence, path.parent.resolve()))
-    try:
-        order = to_hash32(bytes.fromhex(what.removeprefix("0x")))
-    except ValueError as error:
-        remedy = "Name a file of evidence, or the 32 bytes of an order."
-        raise ConfigError("there is no such file, and this is no order's id", what, remedy) from error
-    stores = open_stores(configuration.folder)
-    try:
-        for rejection in stores.rejections.of(order):
-            if segment in {None, rejection.segment}:
-                told = stores.rejections.told(order, rejection.segment)
-                spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
-                evidence = evidence_of(rejection, spoken, market.domain)
-                return disputable(evidence, state, rejection.segment, rejected_rows(stores.traces, rejection))
-    finally:
-        stores.close()
-    raise ConfigError("this node did not reject that order's text", what, "Name a file of evidence with rows.")
+
+    def read(traces: TraceStore, rejection: Rejection, evidence: Evidence) -> DisputableSegment | None:
+        if segment not in {None, rejection.segment}:
+            return None
+        return disputable(evidence, state, rejection.segment, rejected_rows(traces, rejection))
+
+    return from_own_rejections(configuration.folder, what, market.domain, read)
 
 
 async def _require_other_rows(configuration: NodeConfiguration, found: DisputableSegment, state: State) -> None:

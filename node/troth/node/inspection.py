@@ -68,7 +68,7 @@ class GroupStanding(NamedTuple):
 
 
 class OnMarket(NamedTuple):
-    """What the chain says, asked once. ``seats``: that the stake covers in the configured class."""
+    """What the chain says, asked once."""
 
     operator: Address
     block: int
@@ -86,7 +86,7 @@ class OnMarket(NamedTuple):
 
     @property
     def seats(self) -> int:
-        """Seats that the stake covers."""
+        """Seats that the stake covers in the configured class."""
         return min(self.stake // self.rules.seat, self.rules.seat_cap) if self.rules.seat else 0
 
 

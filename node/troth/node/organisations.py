@@ -7,7 +7,7 @@ a node serves one class for life; from then on everything that is due is on chai
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from troth.chain.organisations import OrganisationsReading, read_organisations
@@ -21,7 +21,6 @@ from troth.protocol.organisation_calls import host, post
 from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.organisations import groups_within
 from troth.protocol.types import Address, Segment
-from troth.routing.placement.demand import ModelDemand, by_demand
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +31,38 @@ Submit = Callable[[Call], Awaitable[object]]
 def model_name(source: str) -> str:
     """The folder under models/ where a deployment's model belongs: the last part of what its owner wrote."""
     return source.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDemand:
+    """A deployment that machines may take.
+
+    Attributes:
+        number: by which it is known; lower ones are older.
+        wanted: layers that it pays, over all replicas.
+        hosted: of them, how many machines hold already.
+        epochs: for which it still pays.
+    """
+
+    number: int
+    wanted: int
+    hosted: int
+    epochs: int
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something left to take, for at least one whole epoch."""
+        return self.hosted < self.wanted and self.epochs > 0
+
+
+def by_demand(demands: Iterable[ModelDemand]) -> list[ModelDemand]:
+    """The open ones: first whoever lacks the largest part of its machines, then the longest paid, then the oldest.
+
+    All pay the same for a byte, so that a machine gains nothing by preferring one; a deployment without any machine
+    serves nobody, and comes before one that has some.
+    """
+    found = [one for one in demands if one.open]
+    return sorted(found, key=lambda one: (one.hosted / one.wanted, -one.epochs, one.number))
 
 
 def taken_by(consent: HostingConsent, reading: OrganisationsReading, own: Address | None) -> list[HostedDeployment]:

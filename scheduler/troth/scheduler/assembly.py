@@ -43,8 +43,7 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.beginning import first_block
-from troth.scheduler.orders.context import RoutedOrder, SchedulerContext
+from troth.scheduler.orders.context import RoutedOrder, SchedulerContext, first_block
 from troth.scheduler.orders.http import mount_orders, refuse_with_words, ticket_routes
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows

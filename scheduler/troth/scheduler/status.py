@@ -89,21 +89,16 @@ async def status_of_market(folder: Path) -> Report:
         balance, asset = await looked.market.chain.balance(me), await asset_of(looked.market)
         nodes = await _nodes(looked)
         party = state.parties.get(me)
-        stuck = _stuck(looked)
-        problems = [*_standing(looked, asset), *stuck, *_unconnected(nodes)]
+        stuck, overdue, unfinished = _stuck(looked), list[int](), list[str]()
+        if (database := _database(folder)) is not None:
+            try:
+                overdue = _overdue(database)
+                unfinished = ["0x" + one.order_id.hex() for one in OrderStore(database).running()]
+            finally:
+                await database.close()
+        problems = [*_standing(looked, asset), *stuck, *_unconnected(nodes), *_left_behind(overdue, unfinished, nodes)]
         if balance < GAS_RESERVE:
             problems.append(f"{COIN.show(balance)} for gas: send some to {me}")
-        database = _database(folder)
-        try:
-            overdue = [] if database is None else _overdue(database)
-            problems += [f"entry {number} of the log is closed and not posted" for number in overdue]
-            unfinished = [] if database is None else OrderStore(database).running()
-        finally:
-            if database is not None:
-                await database.close()
-        if unfinished and nodes is None:
-            words = "order is" if len(unfinished) == 1 else "orders are"
-            problems.append(f"{len(unfinished)} {words} unfinished and no process answers: `troth scheduler start`")
         return {
             "operator": me,
             "block": looked.block,
@@ -114,12 +109,21 @@ async def status_of_market(folder: Path) -> Report:
             "exit_block": None if party is None else party.exit_block or None,
             "gas_money_wei": str(balance),
             **described(asset),
-            "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
+            "unfinished_orders": unfinished,
             "nodes": None if nodes is None else [f"{one['operator']}: {_seen(one)}" for one in nodes],
             "placement": await placement_of(looked.configuration),
             "stuck": stuck,
             "problems": problems,
         }
+
+
+def _left_behind(overdue: list[int], unfinished: list[str], nodes: list[Report] | None) -> list[str]:
+    """What its own records say is late, and what nobody finishes."""
+    found = [f"entry {number} of the log is closed and not posted" for number in overdue]
+    if unfinished and nodes is None:
+        words = "order is" if len(unfinished) == 1 else "orders are"
+        found.append(f"{len(unfinished)} {words} unfinished and no process answers: `troth scheduler start`")
+    return found
 
 
 async def _nodes(looked: DeploymentStatus) -> list[Report] | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from troth.committee.market_bonds import RECORDS
+from troth.committee.directory.market_bonds import RECORDS
 from troth.protocol.types import Address
 from troth.testnet.anvil import rpc
 from troth.testnet.errors import demand

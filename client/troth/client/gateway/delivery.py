@@ -18,9 +18,9 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 async def whole(completion: Completion, shapes: ReplyShapes) -> dict[str, Any]:
     """The answer in one object; raises GatewayRefusal."""
-    texts: list[list[str]] = [[] for _ in completion.signed]
-    chosen: list[list[AnswerToken]] = [[] for _ in completion.signed]
-    calls: list[list[CallDelta]] = [[] for _ in completion.signed]
+    texts: list[list[str]] = [[] for _ in completion.asked]
+    chosen: list[list[AnswerToken]] = [[] for _ in completion.asked]
+    calls: list[list[CallDelta]] = [[] for _ in completion.asked]
     while not completion.whole:
         number, delta = await completion.next()
         if delta is not None:
@@ -39,7 +39,7 @@ async def streamed(completion: Completion, shapes: ReplyShapes, silence: float) 
     try:
         for one in shapes.begun():
             yield one
-        open_choices = set(range(len(completion.signed)))
+        open_choices = set(range(len(completion.asked)))
         while not completion.whole:
             coming = asyncio.ensure_future(completion.next())
             try:

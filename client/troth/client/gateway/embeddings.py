@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from troth.client.choices import SamplingChoices
 from troth.client.gateway.choice import WholeChoice
 from troth.client.gateway.errors import InvalidParameter, Unsupported
-from troth.client.gateway.questions import TabShapes
 from troth.client.gateway.request import (
     ONE_OF_THESE,
     Defaults,
@@ -26,6 +25,7 @@ from troth.client.gateway.request import (
     read_prompts,
     read_wait,
 )
+from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.terms import CheckedOffer
 from troth.protocol.market.last_row import row_tolerance
 
@@ -90,12 +90,12 @@ def embedding_of(state: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
-class EmbeddingShapes(TabShapes):
-    """The list of embeddings, in the order of the inputs; see ``shapes.Shapes``."""
+class EmbeddingShapes(ReplyShapes):
+    """The list of embeddings, in the order of the inputs; see ``shapes.ReplyShapes``."""
 
     def whole(self, answers: Sequence[WholeChoice]) -> dict[str, Any]:
         """The answer in one object."""
-        completion = self._tabs
+        completion = self._completion
         data = [
             {"object": "embedding", "index": number, "embedding": self._shown(completion.states[number])}
             for number in range(len(answers))
@@ -114,6 +114,6 @@ class EmbeddingShapes(TabShapes):
 
     def _shown(self, state: NDArray[np.float32]) -> list[float] | str:
         vector = embedding_of(state)
-        if self._tabs.wanted.told["encoding_format"] == "base64":
+        if self._completion.wanted.told["encoding_format"] == "base64":
             return base64.b64encode(vector.tobytes()).decode("ascii")
         return [float(one) for one in vector]

@@ -11,14 +11,14 @@ from troth.chain.errors import ChainError
 from troth.client.choices import SamplingChoices
 from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
-from troth.client.gateway.completion import new_identifier
+from troth.client.gateway.completion import Completion, PricedQuestion, new_identifier, new_question
 from troth.client.gateway.connection import Connection
 from troth.client.gateway.embeddings import require_checkable, require_held
 from troth.client.gateway.errors import InvalidParameter, PaymentRequired, Unsupported
 from troth.client.gateway.failures import FREE, refusal_of, short_of
 from troth.client.gateway.guard import SpendingLimits
 from troth.client.gateway.ledger import CompletionLedger, today
-from troth.client.gateway.questions import PricedQuestion, Questions, TabCompletion, new_question
+from troth.client.gateway.questions import Questions
 from troth.client.gateway.request import GatewayRequest, Prompt, ToolWish
 from troth.client.gateway.tools import grammar_of, shown
 from troth.client.language import Language
@@ -103,7 +103,7 @@ def echoed(language: Language, wanted: GatewayRequest, prompt: Prompt, tokens: t
     return prompt if isinstance(prompt, str) else language.decode(list(tokens))
 
 
-class MarketIntake:
+class Intake:
     """Takes requests in; either all questions of a request are asked, or none."""
 
     def __init__(  # noqa: PLR0917
@@ -122,7 +122,7 @@ class MarketIntake:
         self._check = check
         self._price = price
 
-    async def start(self, wanted: GatewayRequest) -> TabCompletion:
+    async def start(self, wanted: GatewayRequest) -> Completion:
         """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
         param = _PARAMS.get(wanted.kind, "messages")
         async with self._connection.lease() as held:
@@ -140,7 +140,7 @@ class MarketIntake:
                 prompts = self._prompts(running, offer, wanted, wish)
                 completion = self._completion(running, offer, wanted, prompts, wish, model)
                 self._require_money(running, completion)
-                self._ledger.ordered(completion.identifier, model, completion.signed)
+                self._ledger.ordered(completion.identifier, model, completion.asked)
             except BaseException as error:
                 self._questions.free_places(places)
                 if isinstance(error, ClientError | ChainError | ProtocolError | TimeoutError):
@@ -193,7 +193,7 @@ class MarketIntake:
         prompts: Sequence[tuple[int, ...]],
         wish: Wish,
         model: str,
-    ) -> TabCompletion:
+    ) -> Completion:
         language = running.session.language
         assert language is not None
         asked = [
@@ -202,18 +202,18 @@ class MarketIntake:
             for _ in range(wanted.count)
         ]
         shown = [echoed(language, wanted, one, tokens) for one, tokens in zip(wanted.prompts, prompts, strict=True)]
-        return TabCompletion(
+        return Completion(
             identifier=new_identifier(wanted),
             model=model,
             wanted=wanted,
-            signed=asked,
+            asked=asked,
             language=language,
             prompt_tokens=sum(map(len, prompts)),
             prefixes=[prefix for prefix in shown for _ in range(wanted.count)],
             asset=running.asset,
         )
 
-    def _require_money(self, running: Running, completion: TabCompletion) -> None:
+    def _require_money(self, running: Running, completion: Completion) -> None:
         total, limits, asset = completion.fee, self._limits, running.asset
         if limits.request is not None and total > limits.request:
             what = f"This request may cost {asset.show(total)}"

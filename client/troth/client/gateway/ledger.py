@@ -14,7 +14,7 @@ from pathlib import Path
 
 from troth.chain.formats import OtherFormat, all_or_nothing, claim_format, private
 from troth.client.errors import ReceiptsUnreadable
-from troth.client.gateway.ordered import Ordered
+from troth.client.gateway.completion import PricedQuestion
 
 FORMAT = 1
 _SCHEMA = (
@@ -67,12 +67,12 @@ class CompletionLedger:
         """Close the file."""
         self._database.close()
 
-    def ordered(self, identifier: str, model: str, signed: Sequence[Ordered]) -> None:
+    def ordered(self, identifier: str, model: str, asked: Sequence[PricedQuestion]) -> None:
         """Note a completion's orders, all or none of them, before the first is sent."""
         now = int(time.time())
         with self._writing():
             self._execute("INSERT INTO completions (id, created, model) VALUES (?, ?, ?)", identifier, now, model)
-            for position, order in enumerate(signed):
+            for position, order in enumerate(asked):
                 self._execute(
                     "INSERT INTO tasks (task_id, completion, position, day, fee) VALUES (?, ?, ?, ?, ?)",
                     "0x" + order.task_id.hex(),
@@ -82,9 +82,9 @@ class CompletionLedger:
                     str(order.fee),
                 )
 
-    def paid(self, task: str, wei: int) -> None:
+    def paid(self, task: str, units: int) -> None:
         """Note what a task has cost in the end; nothing of it counts against the budget if that is zero."""
-        self._execute("UPDATE tasks SET paid = ? WHERE task_id = ?", str(wei), task)
+        self._execute("UPDATE tasks SET paid = ? WHERE task_id = ?", str(units), task)
 
     def noted(self, identifier: str, note: str) -> None:
         """Note something about a completion, such as that its reader went away."""
@@ -99,9 +99,9 @@ class CompletionLedger:
         return CompletionRecord(row[0], row[1], row[2], tuple(one for (one,) in tasks.fetchall()), row[3])
 
     def spent(self, day: str) -> int:
-        """Wei of the orders of a day: what they cost, or their fee while that is open."""
+        """What the orders of a day cost, or their fee while that is open."""
         rows = self._execute("SELECT COALESCE(paid, fee) FROM tasks WHERE day = ?", day).fetchall()
-        return sum(int(wei) for (wei,) in rows)
+        return sum(int(units) for (units,) in rows)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from troth.client.gateway.choice import Delta, WholeChoice
+from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.questions import TabCompletion, TabShapes
 from troth.client.gateway.refusals import anthropic_form
-from troth.client.gateway.shapes import event
+from troth.client.gateway.shapes import ReplyShapes, event
 from troth.client.gateway.tool_calls import CallDelta
 
 MOST_NESTED = 100
@@ -18,10 +18,10 @@ MOST_NESTED = 100
 _REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-class MessageShapes(TabShapes):
-    """See ``shapes.Shapes``. A block is open at a time: text, or a call of a tool."""
+class MessageShapes(ReplyShapes):
+    """See ``shapes.ReplyShapes``. A block is open at a time: text, or a call of a tool."""
 
-    def __init__(self, completion: TabCompletion, base: str) -> None:
+    def __init__(self, completion: Completion, base: str) -> None:
         super().__init__(completion, base)
         self._blocks = 0
         self._open = ""
@@ -87,7 +87,7 @@ class MessageShapes(TabShapes):
         return _REASONS.get(choice.reason, "end_turn") if choice.reason else None
 
     def _counts(self) -> dict[str, int]:
-        cached = self._tabs.cached
+        cached = self._completion.cached
         written = self._completion.choices[0].tokens
         counted = {"input_tokens": self._completion.prompt_tokens - cached, "cache_read_input_tokens": cached}
         return counted | {"cache_creation_input_tokens": 0, "output_tokens": written}

@@ -1,27 +1,18 @@
-"""Completions whose choices are questions: each runs to the end of its check, whether or not anybody still reads."""
+"""The questions of completions: each runs to the end of its check, whether or not anybody still reads."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import secrets
 from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import SharedSession
 from troth.client.gateway.errors import (
-    AnswerRejected,
-    FailureCost,
-    GatewayRefusal,
     HopFailed,
     NotReady,
     TooMany,
@@ -31,194 +22,21 @@ from troth.client.gateway.failures import refusal_of
 from troth.client.gateway.guard import MOST_FOLLOWED, RETRY_AFTER
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.metrics import GatewayMetrics
-from troth.client.gateway.ordered import Told, whole
 from troth.client.gateway.request import MOST_CHOICES
-from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.asking import ask
 from troth.client.orders.failing import what_happened
-from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
 from troth.client.orders.updates import (
     EndedUpdate,
     FinishedUpdate,
-    OrderOutcome,
-    RecomputedUpdate,
-    SentUpdate,
     ServedUpdate,
-    SettledUpdate,
-    SignedUpdate,
     StateUpdate,
     TextUpdate,
     Update,
 )
 from troth.client.orders.wishes import Wish
-from troth.protocol.amounts import Asset
-from troth.protocol.market.signed import Opinion
-from troth.protocol.types import Hash32
 
-__all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
-
-GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
-"""Outcomes after which an answer is paid."""
-COUNTED_SECONDS = 5.0
-"""How long the end of an answer that met a stop waits for its cost: a question to the scheduler, and a signature."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PricedQuestion:
-    """One choice: the id of its question, under which all its orders are found, and what it may cost."""
-
-    question: str
-    fee: int
-
-    @property
-    def task_id(self) -> Hash32:
-        """The question's id as bytes."""
-        return Hash32(bytes.fromhex(self.question))
-
-
-def new_question() -> str:
-    """An id of 32 bytes that nobody can guess."""
-    return secrets.token_hex(32)
-
-
-@dataclass
-class TabCompletion(Completion):
-    """What a reader of the answer sees; amounts in the asset's smallest unit."""
-
-    asset: Asset = field(kw_only=True)
-    orders: dict[int, str] = field(default_factory=dict)
-    signed_results: dict[int, SignedUpdate] = field(default_factory=dict)
-    ends: dict[int, EndedUpdate] = field(default_factory=dict)
-    recomputed: dict[int, RecomputedUpdate] = field(default_factory=dict)
-    states: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    _costed: set[int] = field(default_factory=set)
-    _all_costed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The newest order of each choice; the question's id before there is one."""
-        return tuple(self.orders.get(number, "0x" + one.task_id.hex()) for number, one in enumerate(self.signed))
-
-    @property
-    def cost(self) -> int:
-        """By tokens once an answer is signed, before that the most that it may cost; nothing where it is not paid."""
-        return sum(self.cost_of(number, one.fee) for number, one in enumerate(self.signed))
-
-    def cost_of(self, number: int, most: int = 0) -> int:
-        """That of one choice; ``most`` before its answer is signed."""
-        ended, signed = self.ends.get(number), self.signed_results.get(number)
-        if ended is not None:
-            return ended.fee if str(ended.outcome) in GOOD else 0
-        return most if signed is None else signed.fee
-
-    @property
-    def cached(self) -> int:
-        """Tokens of the prompts that came from a node's cache, and cost less."""
-        found = sum(one.cached for one in self.signed_results.values())
-        return min(found, self.prompt_tokens * len(self.signed_results))
-
-    @property
-    def outcome(self) -> str:
-        """ "pending" while an end is missing, else the first one that is not good, else that of the first choice."""
-        if len(self.ends) < len(self.signed):
-            return "pending"
-        said = [str(self.ends[number].outcome) for number in sorted(self.ends)]
-        return next((one for one in said if one not in GOOD), said[0])
-
-    @property
-    def advice(self) -> list[str]:
-        """What the user may do, or what was done."""
-        return [one.advice for one in self.ends.values() if one.advice]
-
-    @property
-    def own_check(self) -> str | None:
-        """What the own model says: its first opinion that is no yes, else yes; None where it was not asked."""
-        said = [spoken(self.recomputed[number].opinion) for number in sorted(self.recomputed)]
-        return next((one for one in said if one != spoken(Opinion.ACCEPT)), said[0] if said else None)
-
-    async def counted(self) -> None:
-        """A choice that ended at a stop costs what was written by then, which its nodes sign a moment later."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(COUNTED_SECONDS):
-                await self._all_costed.wait()
-
-    def hear(self, number: int, told: Told) -> None:
-        """An order's update; what it costs is known once it is signed, or has failed."""
-        super().hear(number, told)
-        if number in self.signed_results or number in self.ends or isinstance(told, GatewayRefusal):
-            self._costed.add(number)
-        if len(self._costed) == len(self.signed):
-            self._all_costed.set()
-
-    def note(self, number: int, update: object) -> Told | None:
-        """Take an update of a question; what the reader of the answer is to hear of it."""
-        match update:
-            case SentUpdate():
-                self.orders[number] = "0x" + update.order.hex()
-                return None
-            case SignedUpdate():
-                self.signed_results[number] = update
-                return None
-            case StateUpdate() if update.state is not None:
-                self.states[number] = update.state
-                return None
-            case RecomputedUpdate():
-                self.recomputed[number] = update
-                return None
-            case EndedUpdate():
-                self.ends[number] = update
-                return SettledUpdate(str(update.outcome), self.cost_of(number))
-            case _:
-                return None
-
-    def _require_accepted(self) -> None:
-        if not self.wanted.wait or self.outcome == "pending":
-            return
-        doubted = any(one.opinion is Opinion.REJECT for one in self.recomputed.values())
-        if self.outcome in GOOD and not doubted:
-            return
-        raise AnswerRejected(
-            "Your own model gives another answer"
-            if self.outcome in GOOD
-            else "The verifiers did not accept the answer",
-            self.outcome,
-            "Do not rely on what was sent of it. Once its lag is over it is paid, unless a case stands. Ask again.",
-            FailureCost("unknown", self.tasks),
-            outcome=self.outcome,
-            cost_units=str(self.cost),
-            advice=self.advice,
-            own_check=self.own_check,
-        )
-
-
-class TabShapes(ReplyShapes):
-    """The same objects, with costs in the asset and cached tokens as OpenAI shows them."""
-
-    def __init__(self, completion: TabCompletion, base: str) -> None:
-        super().__init__(completion, base)
-        self._tabs = completion
-
-    def troth(self) -> dict[str, Any]:
-        """Which orders, what they cost, how they are checked, where the receipt is."""
-        found = super().troth()
-        del found["cost_wei"]
-        return found | {
-            "cost_units": str(self._tabs.cost),
-            "asset": self._tabs.asset.symbol,
-            "advice": self._tabs.advice,
-            "own_check": self._tabs.own_check,
-        }
-
-    def _usage(self) -> dict[str, Any]:
-        completion, asset = self._tabs, self._tabs.asset
-        usage = super()._usage()
-        usage |= {"cost": whole(completion.cost, asset.decimals), "cost_units": str(completion.cost)}
-        usage["prompt_tokens_details"] = {"cached_tokens": completion.cached}
-        if not asset.is_coin:
-            del usage["cost_wei"]
-        return usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +44,7 @@ class _WaitingQuestions:
     """The questions of one completion; ``waiting``: numbers and prompts of those that no place was free for yet."""
 
     held: SharedSession[Running]
-    completion: TabCompletion
+    completion: Completion
     wish: Wish
     waiting: deque[tuple[int, tuple[int, ...]]]
 
@@ -262,7 +80,7 @@ class Questions:
     def start(
         self,
         held: SharedSession[Running],
-        completion: TabCompletion,
+        completion: Completion,
         prompts: Sequence[tuple[int, ...]],
         wish: Wish,
         places: int,
@@ -287,8 +105,7 @@ class Questions:
 
     async def _run(self, batch: _WaitingQuestions, number: int, prompt: tuple[int, ...]) -> None:
         completion = batch.completion
-        asked = completion.signed[number]
-        assert isinstance(asked, PricedQuestion)
+        asked = completion.asked[number]
         in_place = True
         with batch.held.use() as running:
             try:
@@ -331,27 +148,26 @@ class Questions:
         if isinstance(update, StateUpdate) and update.failure is not None:
             self._drop(batch)
             self._failed(completion, number, update.failure)
-        told = completion.note(number, update)
-        if isinstance(update, TextUpdate | FinishedUpdate):
+        completion.note(number, update)
+        if isinstance(update, EndedUpdate):
+            cost = completion.cost_of(number)
+            self._note_cost(completion, number, cost)
+            self._metrics.ended(str(update.outcome), cost)
+        if isinstance(update, TextUpdate | FinishedUpdate | EndedUpdate):
             completion.hear(number, update)
-        elif told is not None:
-            ended = completion.ends[number]
-            self._note_cost(completion, number, completion.cost_of(number))
-            self._metrics.decided(str(ended.outcome), completion.cost_of(number))
-            completion.hear(number, told)
         elif isinstance(update, ServedUpdate):
             # Now a refusal of the scheduler can no longer be told by the HTTP status.
             completion.heard(number)
 
-    def _note_cost(self, completion: TabCompletion, number: int, cost: int) -> None:
+    def _note_cost(self, completion: Completion, number: int, cost: int) -> None:
         """What a question cost in the end. Where the disk does not take it, its fee counts against the day's budget:
         whoever reads is told of the answer all the same."""
         try:
-            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), cost)
+            self._ledger.paid("0x" + completion.asked[number].task_id.hex(), cost)
         except ReceiptsUnreadable as error:
             _log.warning("what a question cost was not noted: %s", error)
 
-    def _failed(self, completion: TabCompletion, number: int, error: Exception) -> None:
+    def _failed(self, completion: Completion, number: int, error: Exception) -> None:
         orders = (completion.orders[number],) if number in completion.orders else ()
         refusal = refusal_of(error, orders)
         if refusal.troth.get("charged") is False:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from troth.client.gateway.completion import GOOD
 from troth.client.gateway.errors import NotFound
 from troth.client.gateway.ledger import CompletionLedger
-from troth.client.gateway.ordered import whole
-from troth.client.gateway.questions import GOOD
+from troth.client.gateway.shapes import whole_amount
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.receipts import shown
 from troth.client.orders.running import Running
@@ -32,7 +32,7 @@ def receipt_json(ledger: CompletionLedger, running: Running, identifier: str) ->
         "created": entry.created,
         "model": entry.model,
         "outcome": "pending" if pending else next((one for one in outcomes if one not in GOOD), outcomes[0]),
-        "cost": whole(cost, running.asset.decimals),
+        "cost": whole_amount(cost, running.asset.decimals),
         "cost_units": str(cost),
         "asset": running.asset.symbol,
         "note": entry.note,

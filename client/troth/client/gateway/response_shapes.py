@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from troth.client.gateway.choice import Delta, WholeChoice
+from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.questions import TabCompletion, TabShapes
 from troth.client.gateway.response_request import StoredResponses, answered
-from troth.client.gateway.shapes import event
+from troth.client.gateway.shapes import ReplyShapes, event
 from troth.client.gateway.tool_calls import CallDelta, whole_calls
 
 
-class ResponseShapes(TabShapes):
-    """See ``shapes.Shapes``. An answer is one message, where it has text, and an item for each call of a tool."""
+class ResponseShapes(ReplyShapes):
+    """See ``shapes.ReplyShapes``. An answer is one message, where it has text, and an item for each call of a tool."""
 
-    def __init__(self, completion: TabCompletion, base: str, stored: StoredResponses) -> None:
+    def __init__(self, completion: Completion, base: str, stored: StoredResponses) -> None:
         super().__init__(completion, base)
         self._stored = stored
         self._sequence = 0
@@ -182,7 +182,7 @@ class ResponseShapes(TabShapes):
         written, prompt = self._completion.choices[0].tokens, self._completion.prompt_tokens
         return {
             "input_tokens": prompt,
-            "input_tokens_details": {"cached_tokens": self._tabs.cached},
+            "input_tokens_details": {"cached_tokens": self._completion.cached},
             "output_tokens": written,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": prompt + written,

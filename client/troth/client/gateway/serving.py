@@ -7,39 +7,27 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from troth.chain.errors import ChainError
-from troth.client.errors import ClientError, ConfigurationError
-from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Front, gateway_app, no_such_model
+from troth.client.errors import ConfigurationError
+from troth.client.gateway.application import gateway_app
 from troth.client.gateway.body import BODY_SECONDS
-from troth.client.gateway.catalogue import model_json, names
-from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import Connection
-from troth.client.gateway.embeddings import EmbeddingShapes
-from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.failures import refusal_of
+from troth.client.gateway.gateway import Gateway
 from troth.client.gateway.guard import Access, AccessGuard, SpendingLimits, access_key, loopback_hosts
-from troth.client.gateway.intake import MarketIntake
+from troth.client.gateway.intake import Intake
 from troth.client.gateway.ledger import CompletionLedger
-from troth.client.gateway.message_shapes import MessageShapes
 from troth.client.gateway.metrics import GatewayMetrics
-from troth.client.gateway.questions import Questions, TabCompletion, TabShapes
-from troth.client.gateway.receipts import receipt_json
-from troth.client.gateway.request import Defaults, GatewayRequest
-from troth.client.gateway.response_shapes import ResponseShapes
-from troth.client.gateway.shapes import ReplyShapes
+from troth.client.gateway.questions import Questions
+from troth.client.gateway.request import Defaults
 from troth.client.home import Home
 from troth.client.orders.running import Running
 from troth.client.orders.terminal import price_limit
 from troth.client.orders.wishes import CheckWish, PriceLimit
-from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.paths.pool import CircuitPool
 from troth.transport.server import TlsServer, run_until_stopped
 
 DRAIN_SECONDS = 300.0
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
-HOPS = ("guard", "middle", "proxy")
+KEEP_ALIVE_SECONDS = 5.0
 Factory = Callable[[], AbstractAsyncContextManager[Running]]
 
 
@@ -83,7 +71,7 @@ class GatewaySettings:
 class RunningGateway:
     """A gateway and its server; call `listens` once the server does."""
 
-    gateway: Front
+    gateway: Gateway
     server: TlsServer
     access: Access
     host: str
@@ -111,7 +99,7 @@ async def run(running: RunningGateway, ready: Callable[[RunningGateway], None]) 
     await run_until_stopped(running.server, listening)
 
 
-def server_of(gateway: Front, settings: GatewaySettings, access: Access) -> TlsServer:
+def server_of(gateway: Gateway, settings: GatewaySettings, access: Access) -> TlsServer:
     """The server around a gateway, not started."""
     app = gateway_app(gateway)
     app.add_middleware(AccessGuard, access=access)
@@ -124,75 +112,6 @@ def _is_loopback(host: str) -> bool:
     except ValueError:
         # A name may lead anywhere, tomorrow if not today.
         return host == "localhost"
-
-
-def paths_json(pool: CircuitPool | None, mode: str) -> dict[str, Any]:
-    """Every live circuit from guard to proxy; without the overlay it says that the scheduler sees this machine.
-
-    `mode` says where requests enter: at the "scheduler", or at a node ("direct").
-    """
-    if pool is None:
-        return {"overlay": False, "mode": mode, "circuits": [], "shortage": ""}
-    circuits = [{"in_use": held, "relays": _relays(circuit)} for circuit, held in pool.circuits()]
-    return {"overlay": True, "mode": mode, "circuits": circuits, "shortage": pool.status.shortage}
-
-
-def _relays(circuit: Circuit) -> list[dict[str, str]]:
-    last = len(circuit.path) - 1
-    return [
-        {
-            "hop": HOPS[0] if position == 0 else HOPS[2] if position == last else HOPS[1],
-            "address": f"{relay.place.host}:{relay.place.port}",
-            "operator": relay.operator,
-        }
-        for position, relay in enumerate(circuit.path)
-    ]
-
-
-@dataclass(kw_only=True)
-class MarketGateway(Front):
-    """The gateway."""
-
-    connection: Connection[Running]
-    intake: MarketIntake
-
-    def away(self) -> list[str]:
-        return self.connection.reasons()
-
-    async def start(self, wanted: GatewayRequest) -> Completion:
-        return await self.intake.start(wanted)
-
-    async def count(self, wanted: GatewayRequest) -> int:
-        return await self.intake.count(wanted)
-
-    def shapes(self, completion: Completion) -> ReplyShapes:
-        assert isinstance(completion, TabCompletion)
-        if completion.wanted.kind == "response":
-            return ResponseShapes(completion, self.base, self.stored)
-        by_kind = {"message": MessageShapes, "embedding": EmbeddingShapes}
-        return by_kind.get(completion.wanted.kind, TabShapes)(completion, self.base)
-
-    async def models(self) -> list[dict[str, Any]]:
-        async with self.connection.lease() as held:
-            return [model_json(held.session, await held.session.session.ready(), self.created)]
-
-    async def model(self, name: str) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            offer = await held.session.session.ready()
-            if name not in names(offer):
-                raise no_such_model(name)
-            return model_json(held.session, offer, self.created)
-
-    def refusal(self, error: ClientError | ChainError) -> GatewayRefusal:
-        return refusal_of(error)
-
-    async def paths(self) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            return paths_json(held.session.session.pool, held.session.session.mode)
-
-    async def receipt(self, identifier: str) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            return receipt_json(self.ledger, held.session, identifier)
 
 
 @asynccontextmanager
@@ -211,8 +130,8 @@ async def assembled(
     try:
         async with Connection(factory) as connection:
             questions = Questions(ledger, metrics, settings.concurrent)
-            intake = MarketIntake(connection, questions, ledger, settings.limits, check, price)
-            gateway = MarketGateway(
+            intake = Intake(connection, questions, ledger, settings.limits, check, price)
+            gateway = Gateway(
                 connection=connection,
                 intake=intake,
                 ledger=ledger,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,6 @@ from troth.client.detokenizer import REPLACEMENT
 from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.ordered import ether
 from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.language import Language
 from troth.client.orders.chosen import AnswerToken
@@ -92,6 +92,11 @@ def _byte_letters() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(others)}
 
 
+def whole_amount(units: int, decimals: int) -> float:
+    """An amount in whole coins or tokens: exact only up to a double's 15 digits, so that the units go beside it."""
+    return float(Decimal(units) / Decimal(10) ** decimals)
+
+
 def event(value: dict[str, Any], name: str = "") -> bytes:
     """One server-sent event."""
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(value) + b"\n\n"
@@ -161,15 +166,18 @@ class ReplyShapes:
         return event(refusal.to_json())
 
     def troth(self) -> dict[str, Any]:
-        """Which tasks, what they cost, where the receipt is, and what the chain says so far."""
+        """Which orders, what they cost, how they are checked, where the receipt is."""
         completion = self._completion
         return {
             "task": completion.tasks[0],
             "tasks": list(completion.tasks),
-            "cost_wei": str(completion.cost),
+            "cost_units": str(completion.cost),
+            "asset": completion.asset.symbol,
             "receipt": f"{self._base}/v1/receipts/{completion.identifier}",
             "outcome": completion.outcome,
             "served_by": completion.served_by,
+            "advice": completion.advice,
+            "own_check": completion.own_check,
         }
 
     @property
@@ -217,12 +225,14 @@ class ReplyShapes:
         return completion_logprobs(language, chosen, offset + len(self._completion.prefixes[number]))
 
     def _usage(self) -> dict[str, Any]:
-        completion = self._completion
+        completion, cost = self._completion, str(self._completion.cost)
         written = sum(choice.tokens for choice in completion.choices)
         return {
             "prompt_tokens": completion.prompt_tokens,
             "completion_tokens": written,
             "total_tokens": completion.prompt_tokens + written,
-            "cost": ether(completion.cost),
-            "cost_wei": str(completion.cost),
+            "prompt_tokens_details": {"cached_tokens": completion.cached},
+            "cost": whole_amount(completion.cost, completion.asset.decimals),
+            "cost_units": cost,
+            **({"cost_wei": cost} if completion.asset.is_coin else {}),
         }

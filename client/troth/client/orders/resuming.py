@@ -24,12 +24,13 @@ from troth.client.orders.judging import go_to_court
 from troth.client.orders.own_check import check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, owed_now
 from troth.client.orders.session import FAILURES, PayerSession, TabContext
-from troth.client.orders.taken_over import find_out, is_undecided
 from troth.client.orders.updates import CourseStep
 from troth.client.tabs.books import OwnTab
 from troth.client.tabs.errors import StoreUnusable
-from troth.protocol.market.bodies import Admitted, Submission
+from troth.client.tabs.recovery import recover
+from troth.protocol.market.bodies import Admitted, OpenOrder, Submission
 from troth.protocol.market.signed import Opinion
+from troth.protocol.types import ZERO_HASH
 
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
@@ -233,3 +234,31 @@ async def _run_out(steps: AsyncGenerator[CourseStep, None]) -> None:
     async with aclosing(steps):
         async for _ in steps:
             continue
+
+
+def is_undecided(entry: OrderRecord) -> bool:
+    """Whether nobody has shown yet what an order of another copy of this folder, or of before a backup, costs."""
+    shown = entry.read("recovered", OpenOrder) if entry.phase is Phase.RECOVERED else None
+    return shown is not None and shown.draw is None
+
+
+async def find_out(session: PayerSession, tab_context: TabContext, entry: OrderRecord) -> None:
+    """Ask the scheduler of an order that was taken over for the draw, and later whether it failed.
+
+    Its request is not here, so that nobody can follow it. One of which nothing can be summoned any more is given up
+    once its scheduler says that it failed. Raises what asking raises.
+    """
+    calls = await session.calls(tab_context)
+    await recover(session, tab_context, calls)
+    entry = session.journal.entry(entry.identifier)
+    shown = entry.read("recovered", OpenOrder)
+    if shown is None or not is_undecided(entry) or entry.paid is not None:
+        return
+    last = unknown_until(shown.order.message, session.parameters) + session.parameters.lag
+    if session.block <= last:
+        return
+    # Whoever knows its id hears that it failed, once its prompt is kept no longer; the salt is not here.
+    async with aclosing(calls.again(entry.identifier, ZERO_HASH)) as lines:
+        line = await anext(lines, None)
+    if line is not None and line.get("type") == "failed":
+        give_up(session, entry, "given up by its scheduler, before it was taken over here")

@@ -34,7 +34,6 @@ from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
 from troth.client.tabs.store import opened
 from troth.client.terminal import printable_line
-from troth.client.view import free_file
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import tabs
@@ -370,7 +369,7 @@ async def following(home: Home, configuration: ClientConfiguration) -> AsyncIter
     named = configuration.market.place(ConfigurationError)
     place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
     async with await Market.connect(configuration.rpc, place) as market:
-        with free_file(home, market.chain) as path:
+        with home.chain_view(market.chain.chain_id, market.chain.contract) as path:
             async with MarketFollower(market, path) as follower:
                 await follower.catch_up()
                 yield market, follower

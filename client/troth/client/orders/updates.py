@@ -54,14 +54,6 @@ class FinishedUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledUpdate:
-    """How the chain closed the task, and what the client paid in wei."""
-
-    outcome: str
-    cost: int
-
-
-@dataclass(frozen=True, slots=True)
 class SentUpdate:
     """An order was written down and is sent; ``again``: one before it failed midway."""
 

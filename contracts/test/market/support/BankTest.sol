@@ -266,6 +266,16 @@ abstract contract BankTest is Test {
         bank.claim(tab, voucher, signature, claim);
     }
 
+    /// @dev A call that may revert as a whole.
+    function fileOutside(Claim memory claim, Voucher memory voucher) external {
+        file(claim, voucher);
+    }
+
+    function refusesClaim(Claim memory claim, Voucher memory voucher, bytes memory reason) internal {
+        vm.expectRevert(reason);
+        this.fileOutside(claim, voucher);
+    }
+
     function object(ClaimState memory state, uint64 sequence) internal {
         vm.prank(payer);
         bank.object(tab, state, sequence);

@@ -36,6 +36,7 @@ PAUSE = 15.0
 """Seconds between two looks at a rejection that cannot be brought yet; the scheduler is asked at each but the first."""
 FORGOTTEN_SECONDS = 3_600.0
 """After which a rejection that was offered no more is forgotten."""
+NOT_BROUGHT = "a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may"
 SAYINGS = 16
 """Different lines of the log about one rejection."""
 
@@ -59,7 +60,7 @@ class Bringer:
         """Bring it where it can be; False: it is offered again."""
         place = (rejection.order, rejection.segment)
         if self.most_bond == 0 and self.prover is None:
-            log.warning("a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may")
+            log.warning(NOT_BROUGHT)
             return True
         now, before = self.context.clock(), self._looks.get(place)
         if before is not None and now - before < self.pause:
@@ -85,7 +86,7 @@ class Bringer:
         if self.most_bond == 0:
             # A proof needs no bond, and nobody else's word.
             if not await self._prove(rejection, spoken):
-                log.warning("a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may")
+                log.warning(NOT_BROUGHT)
             return True
         standing = await asyncio.to_thread(self._majority, rejection, spoken)
         if standing is None and asks:

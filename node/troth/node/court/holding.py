@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from troth.cases.evidence import VERSION, Evidence
-from troth.node.orders.context import NodeContext
+from troth.node.errors import ConfigError
+from troth.node.orders.context import NodeContext, open_stores
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS
-from troth.node.traces import StoredTrace
+from troth.node.traces import StoredTrace, TraceStore
+from troth.protocol.errors import InvalidField
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.signed import Verdict
@@ -17,7 +22,9 @@ from troth.protocol.request import tokens_to_words
 from troth.protocol.tensors import Dtype, RowArray, rows_to_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Hash32
+from troth.protocol.types import Hash32, hash32_of
+
+Found = TypeVar("Found")
 
 
 class NodeHoldings:
@@ -65,6 +72,32 @@ class NodeHoldings:
         if trace is None or not trace.keeps_rows:
             return None
         return trace, await self._context.write(partial(traces.rows, trace))
+
+
+def from_own_rejections(
+    folder: Path, order: str, domain: Domain, read: Callable[[TraceStore, Rejection, Evidence], Found | None]
+) -> Found:
+    """What ``read`` makes of the first segment of an order that this node rejected; it gives None for the next one.
+
+    Raises:
+        ConfigError: the order is none, or nothing of it was rejected here.
+    """
+    try:
+        named = hash32_of(order)
+    except InvalidField as error:
+        remedy = "Name a file of evidence, or the 32 bytes of an order."
+        raise ConfigError("there is no such file, and this is no order's id", order, remedy) from error
+    stores = open_stores(folder)
+    try:
+        for rejection in stores.rejections.of(named):
+            told = stores.rejections.told(named, rejection.segment)
+            spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
+            found = read(stores.traces, rejection, evidence_of(rejection, spoken, domain))
+            if found is not None:
+                return found
+    finally:
+        stores.close()
+    raise ConfigError("this node did not reject that order's text", order, "Name a file of evidence with rows.")
 
 
 def evidence_of(rejection: Rejection, spoken: Spoken, domain: Domain) -> Evidence:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
+from troth.chain.sending import TransactionSender, carry_out
 from troth.chain.tokens import asset_of, described
 from troth.node.engine.head import head_tensor
 from troth.node.engine.imprints import with_head_imprints
@@ -30,7 +31,6 @@ from troth.node.engine.vllm.machine import (
 from troth.node.errors import ModelError
 from troth.node.models.activations import require_judged
 from troth.node.models.folder import ModelFolder
-from troth.node.models.registration import register_at
 from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
 from troth.protocol.bindings import DISPUTES
@@ -40,20 +40,24 @@ from troth.protocol.errors import InvalidField, InvalidStep, ProtocolError
 from troth.protocol.imprints.calls import key_of
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.ballots import veiled
-from troth.protocol.market.calls import PartView
+from troth.protocol.market.calls import PartCall, PartView, build
 from troth.protocol.market.heads import head_of, with_head
 from troth.protocol.market.layers import with_layers
 from troth.protocol.market.messages import state_hash
+from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.shipped import ClassMoney
 from troth.protocol.market.types import ExecutionClass, Parameters
 from troth.protocol.runtime_code import runtime_of
 from troth.protocol.tensors import Dtype
-from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32, Segment, to_address
+from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32, ModelDescriptor, Segment, to_address
 
 if TYPE_CHECKING:
     from troth.node.engine.vllm.engine import VllmEngine
 
+KNOWN = frozenset({"AlreadyRegistered", "ClassKnown"})
+"""How the market refuses a model or a class that it has."""
+REGISTERED_ALREADY = "registered already"
 NO_IMPRINTS = (
     "No contract of this deployment takes imprints of such rows, so that what nodes sign of them is of no use: found a "
     "network with `troth network create --imprints`, or leave --imprints out."
@@ -251,7 +255,7 @@ async def add_to_market(
         if wanted.names_layers and await has_disputes(market, deployed.parameters):
             execution_class = disputed_class(execution_class, report.folder)
         useless = wanted.imprints and not await has_key(market, deployed.parameters, report.descriptor.hidden_size)
-        sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
+        sent = await _register(market, report.descriptor, execution_class, key, broadcast=broadcast)
         asset = await asset_of(market)
     warnings = (shipped.warning_of(deployed.parameters), NO_IMPRINTS if useless else "")
     warning = " ".join(one for one in warnings if one)
@@ -331,3 +335,28 @@ def shown(execution_class: ExecutionClass) -> dict[str, Any]:
 def _amount(name: str, value: Any) -> Any:
     """Amounts are text: JSON readers round large numbers."""
     return str(value) if name in MONEY else value
+
+
+async def _register(
+    market: Market,
+    descriptor: ModelDescriptor,
+    execution_class: ExecutionClass,
+    key: Key,
+    *,
+    broadcast: bool,
+) -> list[dict[str, Any]]:
+    """Both registrations with a deployment of the market, or what they would do."""
+
+    async def once(call: PartCall) -> dict[str, Any]:
+        try:
+            return await carry_out(market, call, TransactionSender.of(key), broadcast=broadcast)
+        except ChainRejected as error:
+            if error.name not in KNOWN:
+                raise
+            return {"function": call.call.function, "sent": False, "note": REGISTERED_ALREADY}
+
+    done = [await once(build(market.contracts, Part.CLASSES, "registerModel", descriptor))]
+    if not broadcast and done[0]["note"] != REGISTERED_ALREADY:
+        # A class of a model that is not registered yet would be refused in a dry run.
+        return [*done, {"function": "registerClass", "sent": False}]
+    return [*done, await once(build(market.contracts, Part.CLASSES, "registerClass", execution_class))]

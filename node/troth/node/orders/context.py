@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from troth.node.orders.rejections import Rejections
 from troth.node.orders.words import SignedWords
 from troth.node.pool.meter import Meter
 from troth.node.traces import TraceStore
+from troth.protocol.market.views import first_reference_block, parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.transport.identity import Operator
 
@@ -69,7 +70,7 @@ class Stores:
 class NodeContext:
     """A node's tools. ``clock`` gives Unix seconds; ``locks``: a rejecting verdict locks L, which suspends the node.
 
-    ``first``: the oldest reference block of an order that is served or checked (``beginning``).
+    ``first``: the oldest reference block of an order that is served or checked (`with_first_block`).
     """
 
     engine: Engine
@@ -102,6 +103,21 @@ class NodeContext:
         await self.engine.close()
         await self.write(self.stores.close)
         self.scribe.shutdown()
+
+
+async def with_first_block(context: NodeContext) -> NodeContext:
+    """The context of a node that takes no order which it may have signed before its records began."""
+    ground, words = context.ground, context.stores.words
+    age = parameters_of(ground.state).reference_age
+    begun = await context.write(lambda: words.beginning(ground.block, age))
+    return replace(context, first=first_reference_block(ground.state, context.me, begun, ground.block))
+
+
+def begins_later(context: NodeContext | None, block: int) -> list[str]:
+    """Why no work comes yet to a node whose records began after it was registered."""
+    if context is None or block > context.first:
+        return []
+    return [f"its records are new, and older ones may be lost: it takes orders over blocks from {context.first} on"]
 
 
 def open_stores(folder: Path) -> Stores:

@@ -36,8 +36,7 @@ from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.orders.beginning import begins_later, with_first_block
-from troth.node.orders.context import LendingLimits, NodeContext, open_stores
+from troth.node.orders.context import LendingLimits, NodeContext, begins_later, open_stores, with_first_block
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting

@@ -7,18 +7,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from troth.node.engine.interface import Engine
 from troth.node.errors import HostingRefused
+from troth.node.orders.context import NodeContext
 from troth.node.pool.agreement import AutoLimits, Kind, LastHostingOrder, accepted, cache_tokens
 from troth.node.pool.contacts import Contacts
-from troth.node.pool.meter import Meter
 from troth.node.pool.reporting import Reporting
 from troth.protocol.sizes import ModelSizes
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import HostingPart, Report
-from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 
@@ -27,26 +24,6 @@ RETRY_SECONDS = 15.0
 
 Move = Callable[[Segment, Sequence[Segment]], Awaitable[None]]
 """Load a slice, register it with these segments, serve it; raises a NodeError or ChainError with nothing changed."""
-
-
-class ResidentContext(Protocol):
-    """What a resident tells of a node."""
-
-    @property
-    def engine(self) -> Engine:
-        """What computes."""
-
-    @property
-    def operator(self) -> Operator:
-        """Who signs reports."""
-
-    @property
-    def execution_class(self) -> Hash32:
-        """What is served."""
-
-    @property
-    def meter(self) -> Meter:
-        """How fast it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +39,7 @@ class Resident:
 
     def __init__(
         self,
-        context: ResidentContext,
+        context: NodeContext,
         lent: Lent,
         device: Kind,
         sizes: ModelSizes,

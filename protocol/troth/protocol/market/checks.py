@@ -32,7 +32,7 @@ from troth.protocol.market.signed import (
     Verdict,
     Work,
 )
-from troth.protocol.market.types import Ask, DrawRequest, Parameters, Rules, Tab, TabState
+from troth.protocol.market.types import Ask, DrawRequest, Rules, Tab, TabState
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32
@@ -47,15 +47,6 @@ DRAW_AGE = 3
 which a false answer is not paid yet, by naming an old block."""
 MOST_SETTLED_BLOCKS = 32
 """That a scheduler may have follow the block which an order names, so that no reorganisation changes who is drawn."""
-
-
-def first_reference_block(begun: int, registered: int, parameters: Parameters) -> int:
-    """The oldest reference block of an order that a party takes whose records begin at block ``begun``; 0: any.
-
-    A party that registered long before has lost them, or was never started: what it signed until then it does not know.
-    Its chain node may be behind the one that it had. One that registered lately can have signed nothing of worth.
-    """
-    return begun + DRAW_AGE if begun > registered + parameters.reference_age else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ import msgspec
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import lottery
+from troth.protocol.market.messages import Signed
 from troth.protocol.market.proceedings import LogCounts
-from troth.protocol.market.signed import Opinion
+from troth.protocol.market.signed import Draw, Opinion, Order, Result, Verdict
 from troth.protocol.struct_kinds import prepared
+from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import SEGMENTS_LIMIT, ZERO_HASH, Address, Hash32, to_address, to_hash32
 
 LINE_LIMIT = 1 << 16
@@ -92,6 +94,59 @@ class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret: str
     verdicts: tuple[LoggedVerdict, ...]
     ballots: tuple[LoggedBallots, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+def promised_line(
+    order_id: Hash32,
+    order: Order,
+    results: Iterable[tuple[Address, Signed[Result]]],
+    proofs: tuple[bytes, bytes],
+    draw: Draw,
+    *,
+    block: int,
+    positions: int,
+) -> LogLine:
+    """An order as it stands when its answer ends, before a secret was shown or a verdict given.
+
+    Args:
+        order_id: the order's digest.
+        order: what its client signed.
+        results: by node, in the order of segments.
+        proofs: of the VRF, for who infers and for the draw.
+        draw: over the results.
+        block: of the first draw.
+        positions: of the whole answer; line and bucket hide both numbers.
+    """
+    infer_proof, draw_proof = proofs
+    return LogLine(
+        order=written(order_id),
+        execution_class=written(order.execution_class),
+        ends=written(order.ends),
+        reference_block=order.reference_block,
+        check_rate=order.check_rate,
+        draw_hash=written(order.draw_hash),
+        prompt_price=str(order.prompt_price),
+        cached_price=str(order.cached_price),
+        written_price=str(order.written_price),
+        node_share=order.node_share,
+        infer_proof=written(infer_proof),
+        results=tuple(
+            LoggedResult(node, written(struct_hash(one.message)), written(one.signature)) for node, one in results
+        ),
+        beta=written(draw.beta),
+        draw_proof=written(draw_proof),
+        block_bucket=block // BLOCK_BUCKET,
+        positions_bucket=bucket_of(positions),
+        secret="",
+        verdicts=(),
+    )
+
+
+def logged_verdict(verifier: Address, verdict: Signed[Verdict]) -> LoggedVerdict:
+    """A verdict as a line has it."""
+    said = verdict.message
+    commitment, signature = written(said.commitment), written(verdict.signature)
+    return LoggedVerdict(said.segment, verifier, int(said.opinion), said.locks, commitment, signature)
 
 
 def ballots_in(line: LogLine) -> tuple[LoggedBallots, ...]:

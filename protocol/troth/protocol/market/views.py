@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from troth.protocol.identifiers import group_id
-from troth.protocol.market.checks import OrderView
+from troth.protocol.market.checks import DRAW_AGE, OrderView
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
 from troth.protocol.market.prices import rules_of
@@ -29,6 +29,22 @@ def strikes_due(record: TabRecord, state: State, block: int) -> tuple[tuple[Clai
     for struck in record.struck:
         found += [(struck.state, number) for number in state.held_objections(struck)]
     return tuple(found)
+
+
+def first_reference_block(state: State, operator: Address, begun: int, block: int) -> int:
+    """The oldest reference block of an order that a party takes whose records begin at block ``begun``; 0: any.
+
+    A party that registered long before has lost its records, or was never started. Anybody who holds an order that it
+    served could send it again, and convict the party by its second word. The same holds for a copy of yesterday, so
+    records say at which block they were in use last. The party's chain node may be behind the one that it had. One that
+    registered lately can have signed nothing of worth.
+    """
+    party = state.parties.get(operator)
+    if party is None:
+        return 0
+    # Records of a chain that began anew begin at a block which that chain has yet to reach.
+    begun = min(begun, block)
+    return begun + DRAW_AGE if begun > party.registered.block + parameters_of(state).reference_age else 0
 
 
 def class_of(state: State, class_id: Hash32) -> tuple[ExecutionClass, ModelDescriptor]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from troth.protocol import typed_data
 from troth.protocol.market import log_data, prices
 from troth.protocol.market.ballots import members_of
-from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LoggedResult, LoggedVerdict, LogLine, written
+from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LoggedVerdict, LogLine, written
 from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.market.signed import Draw
 from troth.scheduler.orders.history import OrderHistory
@@ -29,44 +28,24 @@ def line_of(history: OrderHistory, *, veiled: bool = False) -> LogLine:
 def line_with(history: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
     """The line of an order with results under a draw that is about to be signed; its bucket is the first draw's."""
     assert history.answered is not None
-    order, admitted = history.order, history.admitted
-    seen = tuple(
-        LoggedResult(node, written(typed_data.struct_hash(one.message)), written(one.signature))
-        for node, one in zip(admitted.nodes, history.answered.results, strict=True)
+    admitted = history.admitted
+    line = log_data.promised_line(
+        history.order_id,
+        history.order,
+        zip(admitted.nodes, history.answered.results, strict=True),
+        (admitted.infer_proof, proof),
+        draw,
+        block=history.drawn_first or draw.block_number,
+        positions=prices.positions(history.results[-1]),
     )
-    return LogLine(
-        order=written(history.order_id),
-        execution_class=written(order.execution_class),
-        ends=written(order.ends),
-        reference_block=order.reference_block,
-        check_rate=order.check_rate,
-        draw_hash=written(order.draw_hash),
-        prompt_price=str(order.prompt_price),
-        cached_price=str(order.cached_price),
-        written_price=str(order.written_price),
-        node_share=order.node_share,
-        infer_proof=written(admitted.infer_proof),
-        results=seen,
-        beta=written(draw.beta),
-        draw_proof=written(proof),
-        block_bucket=(history.drawn_first or draw.block_number) // log_data.BLOCK_BUCKET,
-        positions_bucket=log_data.bucket_of(prices.positions(history.results[-1])),
-        secret="" if history.revealed is None else written(history.revealed.secret),
-        verdicts=_said(history),
-    )
+    secret = "" if history.revealed is None else written(history.revealed.secret)
+    return msgspec.structs.replace(line, secret=secret, verdicts=_said(history))
 
 
 def _said(history: OrderHistory) -> tuple[LoggedVerdict, ...]:
     """The verdicts of who was drawn last: a node that a summons proved silent has no say."""
     return tuple(
-        LoggedVerdict(
-            segment,
-            verifier,
-            int(verdict.message.opinion),
-            verdict.message.locks,
-            written(verdict.message.commitment),
-            written(verdict.signature),
-        )
+        log_data.logged_verdict(verifier, verdict)
         for segment in sorted(history.checks)
         for verifier in history.checks[segment][-1].operators
         if (verdict := history.verdicts.get((segment, verifier))) is not None

@@ -75,7 +75,7 @@ class RoutedOrder(Protocol):
 
 
 class Routes(Protocol):
-    """Chooses chains by measured times; see ``chains.choosing.Chains``."""
+    """Chooses chains by measured times; see ``assembly.PoolRoutes``."""
 
     def choose(self, wanted: RoutedOrder, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
         """One of the allowed for each segment, or None where measured times say nothing."""
@@ -171,6 +171,12 @@ class SchedulerContext:
             key_check=self.key_check,
             leaving=True,
         )
+
+
+async def first_block(database: SchedulerDatabase, chain: FollowedChain, operator: Address) -> int:
+    """The oldest reference block of an order that is taken; 0: any."""
+    begun = await database.beginning(chain.block, views.parameters_of(chain.state).reference_age)
+    return views.first_reference_block(chain.state, operator, begun, chain.block)
 
 
 @dataclass(frozen=True, slots=True)
