@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +31,8 @@ from troth.client.orders.session import market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.orders.terminal import summon
 from troth.client.tabs.books import TabBooks
-from troth.client.tabs.command import _told
+from troth.client.tabs.command import _listed, _told
+from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import keyfile, master_of
 from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, top_up
 from troth.client.tabs.store import opened
@@ -129,6 +131,30 @@ async def test_a_tab_in_coin_is_opened_topped_up_closed_and_taken_back(anvil: An
         after = await stage.market.chain.balance(stage.client.address)
         assert ETHER < after - before <= 3 * ETHER // 2
         assert (await take_back(purse, configuration, broadcast=True))[0]["step"] == "nothing"
+
+
+async def test_a_wallet_that_was_restored_on_another_machine_takes_its_tabs_back(anvil: Any, tmp_path: Path) -> None:
+    """The tab's key is not there, so that nothing is ordered; the money is the wallet's all the same."""
+    async with tabs_stage(anvil, tabs=False) as stage, client(tmp_path, stage) as (purse, configuration):
+        done = await open_tab(purse, configuration, "0.5ether", broadcast=True)
+        second = replace(purse, home=Home(tmp_path / "second"))
+        assert await list_tabs(second.home, configuration) == [], "without a wallet there is nothing to look for"
+        second.home.create()
+        shutil.copy(purse.home.keystore, second.home.keystore)
+        (told,) = await list_tabs(second.home, configuration)
+        assert (told["tab"], told["balance"], told["elsewhere"]) == (done["tab"], "0.5 ether", True)
+        assert f"another machine opened it with this wallet: `troth client close {done['tab'][:12]}" in _listed(told)
+        # The other machine may use it.
+        (named,) = await take_back(second, configuration, broadcast=True)
+        assert named == {"tab": done["tab"], "step": "elsewhere"}
+        assert "name it to close it" in _told(named)
+        with pytest.raises(NoTab):
+            await take_back(second, configuration, "0xffffff", broadcast=True)
+        (closed,) = await take_back(second, configuration, done["tab"][:12], broadcast=True)
+        assert closed["step"] == "close"
+        anvil.mine(PARAMETERS.close_delay)
+        assert (await take_back(second, configuration, done["tab"], broadcast=True))[0]["step"] == "finish"
+        assert await list_tabs(second.home, configuration) == []
 
 
 @pytest.mark.parametrize("token", ["GoodToken", "BadToken"])

@@ -110,12 +110,14 @@ class Network:
         end_tokens: tuple[int, ...] = (),
         transforms: Transforms = NO_TRANSFORMS,
         cuts: tuple[int, int] = (0, 0),
+        may_end_early: bool = False,
         **changes: Any,
     ) -> Ordered:
         """``cuts``: top_k, and min_p in millionths."""
         self.count += 1
         class_id = messages.state_hash(self.execution_class)
         request = Request(class_id, prompt, max_tokens, temperature, 950_000, end_tokens, transforms, *cuts)
+        request = replace(request, may_end_early=may_end_early)
         salt = Hash32(keccak256(b"salt %d" % self.count))
         hashed = request_hash(request, salt)
         self.client, number = tabs.order_next(self.client, 10_000, self.ground.state.tab_state(self.client.tab))
@@ -206,15 +208,15 @@ class Network:
 
     # ---- inference
 
-    async def infer(self, ordered: Ordered, *, alone: bool = True) -> Ordered:
-        """The whole answer; a single segment goes on alone unless told otherwise."""
+    async def infer(self, ordered: Ordered, *, alone: bool = True, until: int = 1 << 16) -> Ordered:
+        """The whole answer, or so many tokens of it; a single segment goes on alone unless told otherwise."""
         if len(self.ends) == 1 and alone:
-            return await self._infer_alone(ordered)
+            return await self._infer_alone(ordered, until)
         parts = len(self.ends)
         ordered.rows, ordered.ends = [b""] * parts, [None] * parts
         start, tokens = 0, list(ordered.request.prompt_tokens)
         finished = None
-        while finished is None:
+        while finished is None and len(ordered.tokens) < until:
             data, upstream = tokens_to_bytes(tokens), None
             for segment in range(parts):
                 emit = segment == parts - 1
@@ -233,7 +235,7 @@ class Network:
             finished = reply.finished
         return ordered
 
-    async def _infer_alone(self, ordered: Ordered) -> Ordered:
+    async def _infer_alone(self, ordered: Ordered, until: int) -> Ordered:
         node = self.nodes[ordered.nodes[0]]
         prompt = ordered.request.prompt_tokens
         header, payload = self.first(
@@ -242,8 +244,9 @@ class Network:
         reply, rows = await node.ask(header, payload)
         ordered.rows, ordered.ends, ordered.tokens = [rows], [reply.row], [reply.token]
         finished, position = reply.finished, len(prompt)
-        while finished is None:
-            part = await node.write_on(ordered.order_id, position)
+        while finished is None and len(ordered.tokens) < until:
+            most = min(64, until - len(ordered.tokens))
+            part = await node.write_on(ordered.order_id, position, most)
             ordered.tokens += part.tokens
             ordered.rows[0] += part.rows
             ordered.ends, position, finished = [part.row], position + len(part.tokens), part.finished

@@ -291,6 +291,7 @@ class TabScene:
             1_000_000,
             changes.pop("end_tokens", ()),
             changes.pop("transforms", NO_TRANSFORMS),
+            may_end_early=changes.pop("may_end_early", False),
         )
         hashed = request_hash(request, salt)
         rules = prices.rules_of(self.definition, hidden_size=MODEL.hidden_size, layers=MODEL.layers)

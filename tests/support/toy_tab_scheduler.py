@@ -114,7 +114,10 @@ def verifier_salt(node: Address) -> Hash32:
 
 
 class ToyScheduler:
-    """``answer`` is what its model says to everything; a prompt that ends with a part of it is continued."""
+    """``answer`` is what its model says to everything; a prompt that ends with a part of it is continued.
+
+    ``writes``: how many tokens of it, where it ends early; ``ended``: it was told to.
+    """
 
     def __init__(self, world: World, number: int = 0, answer: str = "hello world") -> None:
         self.world = world
@@ -140,6 +143,8 @@ class ToyScheduler:
         self.admitting.set()
         self.prices: dict[str, Any] = {}
         self.calls_of: list[str] = []
+        self.writes: int | None = None
+        self.ended = asyncio.Event()
         world.register(self.key.address, self.vrf)
 
     # ---- what it computes
@@ -170,7 +175,7 @@ class ToyScheduler:
             (n for n in range(len(self.answer)) if n <= len(prompt) and prompt[len(prompt) - n :] == self.answer[:n]),
             default=0,
         )
-        return self.answer[done:][: request.max_tokens]
+        return self.answer[done:][: request.max_tokens][: self.writes]
 
     # ---- an order
 
@@ -428,6 +433,14 @@ class ToyScheduler:
             assert request.headers["troth-salt"] == "0x" + placed.submission.salt.hex()
             shown = self.tamper_row(placed, self.last_row(placed))
             return shown if isinstance(shown, JSONResponse) else canonical.to_json(shown)
+
+        @app.post("/v1/orders/{name}/end")
+        async def end(name: str, request: Request) -> Any:
+            self.calls_of.append("end")
+            placed = self.orders[Hash32(bytes.fromhex(name[2:]))]
+            assert request.headers["troth-salt"] == "0x" + placed.submission.salt.hex()
+            self.ended.set()
+            return {"ending": True}
 
         @app.post("/v1/orders/{name}/secret")
         async def secret(name: str, request: Request) -> Any:

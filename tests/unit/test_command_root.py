@@ -239,6 +239,15 @@ def test_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_an_error_as_json_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    error = Refusal()
+    error.value = "\x9b2J\u202e\x1b[H"  # type: ignore[assignment]
+    show_error(error, as_json=True, debug=False)
+    said = capsys.readouterr().err
+    assert said.strip().isascii()
+    assert json.loads(said)["error"]["value"] == error.value
+
+
 def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise Refusal

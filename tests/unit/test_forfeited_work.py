@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.order_market import DOMAIN, SCHEDULER_KEY
 from support.order_network import Network, Ordered, build
 from unit.test_promised_numbers import ordered_of
 
-from troth.node.earning import books
+from troth.node.earning import books, view
 from troth.node.earning.books import NotPaid
+from troth.node.earning.policy import EarningPolicy
 from troth.node.orders import service
 from troth.node.orders.context import LendingLimits
 from troth.protocol.market import canonical
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Work
+from troth.protocol.market.views import class_of
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Dismiss, Redeemable
 
@@ -50,6 +53,30 @@ async def test_a_scheduler_that_ends_whole_texts_unpaid_is_served_no_more(tmp_pa
     await network.nodes[node].restart()
     with pytest.raises(NotPaid, match="never asked for the result"):
         await network.infer(ordered_of(network, node))
+
+
+async def test_earnings_name_what_was_forfeited_and_whose_orders_are_refused_for_it(tmp_path: Path) -> None:
+    network = build(tmp_path, limits=LendingLimits(unpaid=MOST))
+    first = await network.infer(network.order())
+    node, price = first.nodes[0], network.price(first)
+    context = network.nodes[node].context
+    state = network.ground.state
+    cap = class_of(state, state.parties[node].execution_class)[0].fee_cap
+
+    def told() -> dict[str, Any]:
+        policy = EarningPolicy(unpaid=cap + price)
+        return view.earnings(context.stores.books, context.ledger(), network.nodes[node].now, policy)
+
+    assert told()["forfeited_units"] == "0"
+    await by_dismissal(network, first, node)
+    again = told()
+    assert (again["forfeited_units"], again["unpaid_units"]) == (str(price), "0")
+    assert not [line for line in again["why"] if "never asked" in line]
+    await by_dismissal(network, await network.infer(ordered_of(network, node)), node)
+    again, (tab,) = told(), view.tabs_view(context.stores.books, context.ledger())
+    assert again["forfeited_units"] == tab.shown()["forfeited_units"] == str(2 * price)
+    assert f"never asked for the result of work worth {2 * price} units" in again["why"][0]
+    assert "troth node claim" not in again["why"][0], "nobody can claim what has no result"
 
 
 async def test_what_broke_off_before_it_was_computed_counts_nothing(tmp_path: Path) -> None:

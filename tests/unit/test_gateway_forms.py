@@ -124,6 +124,11 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (response, {"min_p": 1.5}, "min_p"),
     (message, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
     (message, {"messages": "hello"}, "messages"),
+    (
+        message,
+        {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "{"}]},
+        "messages[1].role",
+    ),
     (message, {"messages": [{"role": "system", "content": "x"}]}, "messages[0].role"),
     (message, {"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0].type"),
     (message, {"messages": [{"role": "user", "content": None}]}, "messages[0].content"),

@@ -49,6 +49,7 @@ class Reader:
 
     def __init__(self, count: int) -> None:
         self.signed = [PricedQuestion(new_question(), 5) for _ in range(count)]
+        self.endings = [asyncio.Event() for _ in range(count)]
         self.orders: dict[int, str] = {}
         self.ends: dict[int, Any] = {}
         self.told: list[tuple[int, str]] = []
@@ -75,7 +76,7 @@ class Held:
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *updates: Any) -> Questions:
-    async def ask(*_arguments: Any) -> AsyncGenerator[Any, None]:
+    async def ask(*_arguments: Any, **_named: Any) -> AsyncGenerator[Any, None]:
         for update in updates:
             if isinstance(update, Exception):
                 raise update

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
 import pytest_asyncio
 from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, TabScene, called, history_of, verifiers_of
@@ -19,13 +20,16 @@ from troth.protocol.market import events as on
 from troth.protocol.market import messages
 from troth.protocol.market.calls import argument
 from troth.protocol.market.checks import DRAW_AGE
+from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import SummonsKind, SummonsState
 from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.types import NO_ADDRESS
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Remind
 from troth.scheduler.checks.summons import SummonsDuty
+from troth.scheduler.peers import Peers
+from troth.scheduler.tabs import reminding
 from troth.scheduler.tabs.reminding import NodeReminders
 from troth.transport.errors import RemoteFailure
 
@@ -242,3 +246,25 @@ async def test_a_check_that_was_not_made_is_passed_on_to_each_verifier(scene: Sc
         scene.ledger.fold(on.Responded(event.summons_id, verifier, state, b"", META))
     await look(scene)
     assert not called(scene, Part.SUMMONS, "answerCheck").value("words")
+
+
+async def test_a_start_waits_only_so_long_for_nodes_that_do_not_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent:
+        connected = False
+
+        def channel(self, node: Address) -> Silent:
+            return self
+
+        async def request(self, *asked: object) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(reminding, "START_SECONDS", 0.05)
+    context, silent = scene.context, cast(Peers, Silent())
+    await asyncio.wait_for(
+        reminding.reminded(context.database, context.node_tabs, scene.ledger, context.operator, silent), 5
+    )
+    for node in scene.nodes:
+        with pytest.raises(InvalidVoucher, match="has not said yet"):
+            context.node_tabs.promise(node, cast(Any, None), cast(Any, None))

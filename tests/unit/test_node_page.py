@@ -18,7 +18,14 @@ STANDING = {
     "operator": "0x12", "slice": "0:2", "stake": "2 ether", "seats": 2,
     "groups": [{"layers": "0:2", "seats": 2, "since_block": 7, "members": 3}],
 }  # fmt: skip
-MONEY = {"today": SPAN, "week": SPAN, "payable": "3 gwei", "unpaid": "0 ether", "credit": "4 ether"}
+MONEY = {
+    "today": SPAN,
+    "week": SPAN,
+    "payable": "3 gwei",
+    "unpaid": "0 ether",
+    "credit": "4 ether",
+    "forfeited": "7 gwei",
+}
 
 
 def client(glance: Glance, log: Path | None = None, looks: list[int] | None = None) -> TestClient:
@@ -43,6 +50,7 @@ def test_the_page_says_what_an_operator_asks(tmp_path: Path) -> None:
         "2 seats since block 7",
         "3 nodes",
         "3 gwei",
+        "7 gwei",
         "gas: 0 ether. Send coins.",
         "nobody asks",
         "line 99",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from unit.test_tabs_asking import ALWAYS, PROMPT
 
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
-from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
+from troth.client.errors import AnswerNotAccepted, SchedulerUnreachable, WrongSchedulerKey
 from troth.client.orders import session, terminal
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
@@ -30,7 +30,7 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.orders.talking import Conversation, Typing, talk
-from troth.client.orders.updates import TextUpdate
+from troth.client.orders.updates import EndedUpdate, OrderOutcome, TextUpdate, Update
 from troth.client.reaching import reaching
 from troth.protocol.amounts import Asset
 from troth.protocol.market.bodies import Admitted
@@ -81,6 +81,24 @@ async def test_a_script_gets_one_object(tmp_path: Path, capsys: pytest.CaptureFi
         told = json.loads(capsys.readouterr().out)
         assert (told["answer"], told["outcome"]) == ("hello world", "checked")
         assert told["cost_units"] == str(stage.book().spent)
+
+
+async def test_what_a_script_gets_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may be made to write what clears a screen, or turns the direction of a line."""
+    evil = "caf\u00e9 \x9b2J\x1b[H\u202e\x85\ud800"
+
+    async def said(*_given: object) -> AsyncGenerator[Update, None]:
+        yield TextUpdate(evil, ())
+        yield EndedUpdate(Hash32(bytes(32)), OrderOutcome.CHECKED, 1, 0, "")
+
+    async with run(tmp_path) as (_, running):
+        monkeypatch.setattr("troth.client.orders.conversation.ask", said)
+        await print_json_answer(running, ALWAYS, "", "hello")
+    told = capsys.readouterr().out
+    assert told.strip().isascii()
+    assert json.loads(told)["answer"] == evil
 
 
 async def test_a_rejected_answer_ends_a_script_with_its_exit_code(
@@ -196,7 +214,8 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
         entries = stage.session.journal.all()
         said = [line for line in capsys.readouterr().err.splitlines() if line]
         assert len(said) == 2
-        assert f"{entries[-1].name[:12]} is written to its end, and is owed then" in said[0]
+        assert f"no more of order {entries[-1].name[:12]} is written, and what was written is owed" in said[0]
+        assert stage.scheduler.calls_of.count("end") == 3, "the order of before is told once more: nothing happens"
         assert f"at most {ASSET.show(entries[-1].most)}" in said[0], "all of it is paid"
         assert ASSET.show(sum(one.most for one in entries)) in said[1], "both are"
         admitted = entries[-1].read("admitted", Admitted)
@@ -204,3 +223,11 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
         last = admitted.admission.message.block_number + PARAMETERS.lag // 2
         assert f"after block {last}" in said[0]
         assert "`troth client receipts`" in said[0]
+
+        async def lost(*_given: object) -> None:
+            raise SchedulerUnreachable("no way", "", "")
+
+        monkeypatch.setattr(MarketCalls, "end", lost)
+        with pytest.raises(asyncio.CancelledError):
+            await terminal.chat(*given, as_json=False)
+        assert "is written to its end, and is owed then" in capsys.readouterr().err

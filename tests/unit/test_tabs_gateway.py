@@ -73,6 +73,21 @@ async def test_models_show_pricing_as_openrouter_does(tmp_path: Path) -> None:
         assert (await stage.get("/v1/models/other")).status_code == 404
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_anthropics_programs_read_at_which_stop_an_answer_ended(stream: bool, tmp_path: Path) -> None:
+    """An agent goes on where its own stop was met, and takes any other end for the answer's."""
+    async with tab_gateway(tmp_path) as stage:
+        asked = {"model": "toy-float32", "max_tokens": 64, "messages": MESSAGES, "stop_sequences": ["xyz", "wor"]}
+        answer = await stage.post("/v1/messages", **asked, stream=stream)
+        if stream:
+            (ended,) = (one for one in said(answer.text) if one.get("type") == "message_delta")
+            found = ended["delta"]
+        else:
+            assert answer.json()["content"][0]["text"] == "hello "
+            found = answer.json()
+        assert (found["stop_reason"], found["stop_sequence"]) == ("stop_sequence", "wor")
+
+
 async def test_always_checks_and_waiting_holds_the_end_until_it_is_done(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         body = {"check": "always", "wait": "verdict"}

@@ -196,7 +196,9 @@ def test_every_choice_of_a_command_reaches_the_order() -> None:
     wish = wish_of(choices, "always", ("", ""), USDC)
     assert wish.choices == choices
     offer: Any = SimpleNamespace(class_id=ZERO_HASH)
-    wanted = Request(ZERO_HASH, (5, 6), 9, 700_000, 900_000, (1, 2), Transforms(presence=1), 40, 50_000)
+    wanted = Request(
+        ZERO_HASH, (5, 6), 9, 700_000, 900_000, (1, 2), Transforms(presence=1), 40, 50_000, may_end_early=True
+    )
     assert request_of(offer, (5, 6), (2, 1, 2), wish) == wanted
 
 

@@ -47,14 +47,12 @@ def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], consol
 
 
 def _table(report: AuditReport) -> Table:
-    table = Table(
-        "check",
-        "",
-        title=counted(len(report.tasks), report.subject),
-        title_justify="left",
-    )
+    table = Table(title=counted(len(report.tasks), report.subject), title_justify="left")
+    # Folded: a narrow terminal loses no letter of a title.
+    for heading in ("check", ""):
+        table.add_column(heading, overflow="fold")
     for heading in ("ok", "violation", "inconclusive"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for check in report.checks:
         table.add_row(
             check.number, check.title, *(str(count) for count in (check.ok, check.violations, check.inconclusive))

@@ -78,9 +78,12 @@ class Calls:
         """The object at a path."""
         return await self._whole("GET", path, headers, b"")
 
-    async def post(self, path: str, content: bytes, seconds: float | None = None) -> dict[str, Any]:
+    async def post(
+        self, path: str, content: bytes, seconds: float | None = None, headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         """The object that answers a body."""
-        return await self._whole("POST", path, {"content-type": "application/json"}, content, seconds)
+        sent = {"content-type": "application/json"} | (headers or {})
+        return await self._whole("POST", path, sent, content, seconds)
 
     async def lines(
         self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None

@@ -94,7 +94,7 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if as_json:
-        sys.stderr.write(json.dumps({"error": rendered._asdict()}, ensure_ascii=False) + "\n")
+        sys.stderr.write(json.dumps({"error": rendered._asdict()}) + "\n")
     else:
         _show_lines(rendered)
     return rendered.exit_code

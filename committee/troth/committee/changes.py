@@ -30,6 +30,7 @@ from troth.protocol.committee import (
     threshold,
 )
 from troth.protocol.errors import InvalidSignature, ProtocolError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import Address, address_to_bytes, to_address
 
 VERSION = 1
@@ -147,7 +148,7 @@ def _read(path: Path) -> MemberChange:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ChangeRefused(f"A file of a change has at most {LARGEST_FILE} bytes", path)
-        change = msgspec.json.decode(path.read_bytes(), type=MemberChange)
+        change = msgspec.json.decode(path.read_bytes(), type=prepared(MemberChange))
         change.message()
         [to_address(signer) for signer in (change.contract, *change.signatures)]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ProtocolError) as error:

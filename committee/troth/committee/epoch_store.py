@@ -15,6 +15,7 @@ from troth.committee.evidence import KnownEvidence
 from troth.committee.store import open_records
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import UpdateEvidence
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import Address, Hash32
 
 FORMAT, RECORDS = 1, "rating.sqlite"
@@ -81,7 +82,7 @@ class EpochStore:
     def openings(self, root: Hash32) -> list[PromptOpening] | None:
         """The prompts of a root, once this member knows them."""
         row = self._one("SELECT data FROM openings WHERE root = ?", root)
-        return None if row is None else msgspec.json.decode(row[0], type=Openings)
+        return None if row is None else msgspec.json.decode(row[0], type=prepared(Openings))
 
     def keep_attempts(
         self, epoch: int, seed: Hash32, openings: Sequence[PromptOpening], texts: Sequence[str] = ()
@@ -96,7 +97,7 @@ class EpochStore:
     def attempts(self, epoch: int, seed: Hash32) -> list[PromptOpening] | None:
         """What this member asks by itself in an epoch."""
         row = self._one("SELECT data FROM attempts WHERE epoch = ? AND seed = ?", epoch, seed)
-        return None if row is None else msgspec.json.decode(row[0], type=Openings)
+        return None if row is None else msgspec.json.decode(row[0], type=prepared(Openings))
 
     def remember(self, openings: Sequence[PromptOpening], root: Hash32) -> None:
         """Note that a list of another member had these prompts: none of them is written again."""
@@ -124,7 +125,7 @@ class EpochStore:
     def longest_list(self) -> int:
         """How many nodes the longest list has that is still kept; 0 where there is none."""
         rows = self._database.execute("SELECT data FROM lists").fetchall()
-        return max((len(msgspec.json.decode(row[0], type=ExaminedList).nodes) for row in rows), default=0)
+        return max((len(msgspec.json.decode(row[0], type=prepared(ExaminedList)).nodes) for row in rows), default=0)
 
     def keep_list(self, epoch: int, digest: Hash32, examined: bytes) -> None:
         """Keep the list that an update fixed for an epoch."""
@@ -145,7 +146,7 @@ class EpochStore:
         row = self._one("SELECT file, answers FROM proposals WHERE epoch = ? AND seed = ?", epoch, seed)
         if row is None:
             return None
-        return msgspec.json.decode(row[0], type=EpochFile), msgspec.msgpack.decode(row[1], type=list[bytes])
+        return msgspec.json.decode(row[0], type=prepared(EpochFile)), msgspec.msgpack.decode(row[1], type=list[bytes])
 
     # ---- what nodes' epochs add up to
 
@@ -157,7 +158,7 @@ class EpochStore:
     def evidence(self, digest: Hash32) -> KnownEvidence | None:
         """The same; None where this member did not judge that update."""
         row = self._one("SELECT data FROM evidence WHERE digest = ?", digest)
-        return None if row is None else msgspec.msgpack.decode(row[0], type=KnownEvidence)
+        return None if row is None else msgspec.msgpack.decode(row[0], type=prepared(KnownEvidence))
 
     # ---- who signed what
 
@@ -180,7 +181,7 @@ class EpochStore:
         for epoch, seed, signer in rows:
             asked = "SELECT evidence FROM signed WHERE epoch = ? AND seed = ? AND signer = ? ORDER BY digest LIMIT 2"
             found = self._database.execute(asked, (epoch, seed, signer)).fetchall()
-            first, second = (msgspec.msgpack.decode(row[0], type=UpdateEvidence) for row in found)
+            first, second = (msgspec.msgpack.decode(row[0], type=prepared(UpdateEvidence)) for row in found)
             yield Equivocation(Address(signer), epoch, Hash32(bytes(seed)), first, second)
 
     def forget_before(self, epoch: int) -> None:

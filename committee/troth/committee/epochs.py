@@ -36,6 +36,7 @@ from troth.protocol.reputation import (
     list_hash,
 )
 from troth.protocol.reputation_events import ReputationState
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes, to_address
 
@@ -335,6 +336,6 @@ def _decoded(path: Path, kind: type[Read]) -> Read:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise EpochRefused(f"A file of an epoch has at most {LARGEST_FILE} bytes", path)
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(kind))
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise EpochRefused(f"{path} cannot be read: {error}", path, "See docs/reference/reputation.md.") from error

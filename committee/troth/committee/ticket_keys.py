@@ -19,6 +19,7 @@ from troth.committee.store import open_records
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
 from troth.protocol.errors import ProtocolError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.tickets import messages
 from troth.protocol.tickets.curve import InvalidTicket
 from troth.protocol.tickets.dealing import (
@@ -130,7 +131,7 @@ class TicketKeyStore:
 
 def _unpacked(data: bytes, kind: type[Made]) -> Made:
     """Of our own file: it was checked when it was written."""
-    return msgspec.msgpack.decode(data, type=kind)
+    return msgspec.msgpack.decode(data, type=prepared(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +299,6 @@ class TicketKeyMember:
 def decode_body(data: bytes, kind: type[Made]) -> Made:
     """A member's message; raises TicketsRefused."""
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        return msgspec.msgpack.decode(data, type=prepared(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TicketsRefused("The bytes are no message about tickets", str(error), "Send what this asks.") from error

@@ -22,6 +22,7 @@ from troth.protocol.bindings import MARKET_PARTS
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.addresses import contracts_of, deployment_id
 from troth.protocol.market.types import Contracts, Parameters
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import Address, Hash32, address_to_bytes, to_hash32
 from troth.transport.errors import visible
 
@@ -192,7 +193,7 @@ def parse_description(content: bytes, place: str) -> NetworkDescription:
             if found is None:
                 raise _invalid(place, "it has no troth_network, the version that each of them begins with")
             raise _invalid(place, f"its version, troth_network, is {str(found)[:20]} and not {VERSION}")
-        form = msgspec.convert(decoded, _NetworkForm)
+        form = msgspec.convert(decoded, prepared(_NetworkForm))
         return _description(form)
     except (ValueError, RecursionError, msgspec.ValidationError, ProtocolError) as error:
         raise _invalid(place, str(error)) from error

@@ -64,6 +64,9 @@ async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = N
     finally:
         await rpc.close()
     mine = [one for one in found if bank in {None, one.contracts.bank}]
+    if not mine:
+        what = "No network was created at this factory on this node's chain" + (f" since block {start}" * (start > 0))
+        raise WrongChain(what, factory, "Check that --rpc names a node of the network's chain, and the network's file.")
     if len(mine) != 1:
         what = f"The factory has {len(mine)} deployments that fit"
         raise WrongChain(what, factory, "Name one of them by its Bank, and a start block not after it.")

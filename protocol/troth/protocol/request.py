@@ -2,7 +2,7 @@
 
 Canonical bytes (all integers big-endian)::
 
-    version 1 byte ‖ class id 32 ‖ max_tokens 4 ‖ temperature 4 ‖ top_p 4
+    version 1 byte ‖ class id 32 ‖ max_tokens 4, of which the highest bit: may_end_early ‖ temperature 4 ‖ top_p 4
     ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each
     ‖ with version 3 and 4: top_k 4 ‖ min_p 4 ‖ with version 2 and 4: transforms
 
@@ -46,6 +46,8 @@ MIN_P_LIMIT = 1_000_000
 REQUEST_TAG = keccak256(b"troth/request/2")
 OUTPUT_TAG = keccak256(b"troth/output/2")
 
+_EARLY = 1 << 31
+"""Beside max_tokens, which is far below it."""
 _HEAD = struct.Struct(">B32sIII")
 _COUNT = struct.Struct(">I")
 _CUTS = struct.Struct(">II")
@@ -59,7 +61,8 @@ class Request:
     """Prompt and sampling; ``temperature``, ``top_p`` and ``min_p`` in millionths. Raises InvalidRequest outside the
     limits. How tokens are cut: `tokens.Sampling`.
 
-    A grammar needs an end token: a text that has nowhere to go ends.
+    A grammar needs an end token: a text that has nowhere to go ends. ``may_end_early``: the text may end after any of
+    its tokens, since its client may have said that it wants no more.
     """
 
     execution_class: Hash32
@@ -71,6 +74,7 @@ class Request:
     transforms: Transforms = NO_TRANSFORMS
     top_k: int = 0
     min_p_millionths: int = 0
+    may_end_early: bool = False
 
     def __post_init__(self) -> None:
         if len(self.execution_class) != 32:
@@ -147,7 +151,7 @@ def canonical_bytes(request: Request) -> bytes:
     head = _HEAD.pack(
         version,
         request.execution_class,
-        request.max_tokens,
+        request.max_tokens | (_EARLY if request.may_end_early else 0),
         request.temperature_millionths,
         request.top_p_millionths,
     )
@@ -179,7 +183,9 @@ def from_canonical_bytes(data: bytes) -> Request:
         transforms = transforms_from_bytes(data[offset:])
     elif offset != len(data):
         raise InvalidRequest("Bytes follow the end of the request", len(data) - offset, remedy)
-    found = Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends, transforms, top_k, min_p)
+    early, most = bool(max_tokens & _EARLY), max_tokens & ~_EARLY
+    choices = (temperature, top_p, ends, transforms, top_k, min_p)
+    found = Request(Hash32(execution_class), prompt, most, *choices, early)
     if found.version != version:
         what = f"A request of version {version} has something to cut or to transform by"
         raise InvalidRequest(what, version, f"Send version {found.version}.")

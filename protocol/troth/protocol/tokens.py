@@ -267,7 +267,7 @@ def _ends_well(found: NDArray[np.float64], tokens: Sequence[int], request: Reque
         return False
     if tokens[-1] in ends:
         return bool(found[-1] <= END_MARGIN)
-    return len(tokens) == request.max_tokens
+    return request.may_end_early or len(tokens) == request.max_tokens
 
 
 def require_logits(logits: NDArray[Any]) -> None:

@@ -275,6 +275,13 @@ class NotYet(OrderRefused):
     status = 409
 
 
+class EndsInFull(OrderRefused):
+    """Its request does not say that the answer may end early: verifiers would reject a part of it."""
+
+    code = "ends_in_full"
+    status = 409
+
+
 class SecretRefused(OrderRefused):
     """Not the secret that the order committed to."""
 

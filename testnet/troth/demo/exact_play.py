@@ -13,7 +13,7 @@ from troth.testnet import cli
 from troth.testnet.asking import Asker
 from troth.testnet.display import Display
 from troth.testnet.errors import demand
-from troth.testnet.network import CHECK_PERCENT, LAYERS, LocalNetwork
+from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.parties import NetworkPlan, PartyProcess
 from troth.testnet.weights import prepare_model
 
@@ -49,18 +49,6 @@ class ExactNetwork(LocalNetwork):
     """A market's network of one exact class, in which no node is favoured by the draws."""
 
     favoured: str = ""
-
-    def register_model(self) -> None:
-        """Measure what this machine computes, and register the class that computes just that."""
-        plan = self.plan
-        self.report(f"measuring what engine {plan.engine} computes here, and registering that class")
-        self.execution = self._troth(
-            *("model", "register", plan.model, "--home", self.models, "--dtype", plan.dtype),
-            *("--factory", self.factory, "--check", CHECK_PERCENT, "--candidates", plan.candidates),
-            *("--verifiers", plan.verifiers, "--exact", "--engine", plan.engine),
-            *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
-        )
-        self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
 
     def _set_up_node(self, node: PartyProcess) -> None:
         LocalNetwork._set_up_node(self, node)

@@ -124,12 +124,16 @@ class LocalNetwork(Parties):
         self.report(str(self.deployment["warning"]))
 
     def register_model(self) -> None:
-        """Compute the model's id from its weights and register it with its execution class."""
-        self.report(f"hashing the weights of {self.plan.model} and registering model and class")
+        """Compute the model's id from its weights and register it with its class; an exact one is measured here."""
+        engine = self.plan.engine
+        if self.plan.exact:
+            self.report(f"measuring what engine {engine} computes here, and registering that class")
+        else:
+            self.report(f"hashing the weights of {self.plan.model} and registering model and class")
         self.execution = self._troth(
             *("model", "register", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--factory", self.factory, "--check", CHECK_PERCENT, "--candidates", self.plan.candidates),
-            *("--verifiers", self.plan.verifiers),
+            *("--verifiers", self.plan.verifiers, *(("--exact", "--engine", engine) if self.plan.exact else ())),
             *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]

@@ -37,6 +37,7 @@ from typing import ClassVar
 import msgspec
 
 from troth.protocol.errors import TrothError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.wire import Failure
 
 _MESSAGE_LIMIT = 2000
@@ -269,7 +270,7 @@ def encode_failure(failure: Failure) -> bytes:
 def decode_failure(body: bytes) -> Failure | None:
     """The refusal in a JSON body, or None if the body is something else."""
     try:
-        return msgspec.json.decode(body, type=Failure)
+        return msgspec.json.decode(body, type=prepared(Failure))
     except (msgspec.MsgspecError, RecursionError):
         return None
 

@@ -16,6 +16,7 @@ from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.reputation import ReputationPlace
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import Address, to_address
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
@@ -85,7 +86,7 @@ File = TypeVar("File", bound=Section)
 def read_toml(path: Path, kind: type[File], refuse: Refuse, missing: str) -> File:
     """A file as its struct. ``missing`` is what to do where there is none; else the error names the key."""
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=kind)
+        return msgspec.toml.decode(path.read_bytes(), type=prepared(kind))
     except OSError as error:
         raise refuse("There is no configuration", path, missing) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

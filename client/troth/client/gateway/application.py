@@ -301,8 +301,8 @@ async def _whole(
 
 def _reader_left(gateway: Front, completion: Completion) -> None:
     gateway.metrics.gone.inc()
-    gateway.ledger.noted(completion.identifier, "the reader left before the end; the order went on")
-    _log.info("the reader of %s left; its orders go on", completion.identifier)
+    gateway.ledger.noted(completion.identifier, "the reader left before the end; what was written by then is paid")
+    _log.info("the reader of %s left; no more of its answer is written", completion.identifier)
 
 
 def _add_refusals(app: FastAPI, gateway: Front) -> None:

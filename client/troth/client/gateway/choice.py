@@ -22,7 +22,12 @@ class StopCutter:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
-        self.stopped = False
+        self.met: str | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop was met."""
+        return self.met is not None
 
     def feed(self, piece: str) -> str:
         """The text that is certain now; nothing once a stop was met."""
@@ -31,8 +36,9 @@ class StopCutter:
         text = self._held + piece
         ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if ends:
-            self.stopped, self._held = True, ""
-            return text[: min(ends)[1]]
+            end, at = min(ends)
+            self.met, self._held = text[at:end], ""
+            return text[:at]
         certain = len(text) - self._overlap(text)
         self._held = text[certain:]
         return text[:certain]
@@ -86,6 +92,11 @@ class Choice:
         self._shown = 0
         self.reason: str | None = None
         self.tokens = 0
+
+    @property
+    def stop(self) -> str | None:
+        """The stop at which the text was cut."""
+        return self._cutter.met
 
     def feed(self, update: TextUpdate) -> Delta | None:
         """What can be shown after another piece of text; None if that is nothing."""

@@ -49,6 +49,8 @@ class Completion:
         self._begun = asyncio.Event()
         self._early: GatewayRefusal | None = None
         self._left = False
+        self.endings = [asyncio.Event() for _ in self.signed]
+        """Set where nobody wants more of a choice: no more of it is written, or paid."""
 
     def _reader(self) -> CallReader | None:
         """What finds calls in a choice's text; None where the model was shown no tools."""
@@ -116,6 +118,11 @@ class Completion:
     def leave(self) -> None:
         """Nobody reads any more."""
         self._left = True
+        for ending in self.endings:
+            ending.set()
+
+    async def counted(self) -> None:
+        """Wait a little until it is known what was written, where a choice ended at a stop."""
 
     def cut(self, refusal: GatewayRefusal) -> None:
         """Nobody hears more of it than this."""
@@ -138,7 +145,10 @@ class Completion:
         choice = self.choices[number]
         match told:
             case TextUpdate():
-                return number, choice.feed(told)
+                delta = choice.feed(told)
+                if choice.reason is not None:
+                    self.endings[number].set()
+                return number, delta
             case FinishedUpdate():
                 if told.served_by is not None:
                     self._served[number] = told.served_by

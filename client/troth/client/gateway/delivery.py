@@ -27,6 +27,7 @@ async def whole(completion: Completion, shapes: ReplyShapes) -> dict[str, Any]:
             texts[number].append(delta.text)
             chosen[number] += delta.chosen
             calls[number] += delta.calls
+    await completion.counted()
     answers = zip(texts, chosen, calls, strict=True)
     return shapes.whole(
         [WholeChoice("".join(text), tuple(said), whole_calls(called)) for text, said, called in answers]
@@ -47,6 +48,8 @@ async def streamed(completion: Completion, shapes: ReplyShapes, silence: float) 
             finally:
                 # Only when the reader left: an update that has come is never thrown away.
                 coming.cancel()
+            if completion.whole:
+                await completion.counted()
             for one in _after(completion, shapes, open_choices, *coming.result()):
                 yield one
         for number in sorted(open_choices):

@@ -28,12 +28,38 @@ _KEPT = ("model", "temperature", "top_p", "top_k", "min_p", "stream", "troth")
 
 def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
+    fields = _asked(body)
+    if fields.get("max_tokens") is None:
+        raise missing("max_tokens")
+    _require_question(fields)
+    return _read(fields, defaults)
+
+
+def read_counted(body: object, defaults: Defaults) -> GatewayRequest:
+    """POST /v1/messages/count_tokens: the same without a length. Raises as ``read_message`` does."""
+    return _read(_asked(body | {"max_tokens": 1} if isinstance(body, dict) else body), defaults)
+
+
+def _asked(body: object) -> Fields:
+    """What was sent; raises Unsupported where it asks for what there is not."""
     fields = Fields(body)
     if fields.inner("thinking").get("type") not in (None, "disabled"):
         raise Unsupported("'thinking' is not supported", "", "Leave it out.", param="thinking")
     fields.refuse_unless("mcp_servers", [[]], "your program calls the tools")
-    if fields.get("max_tokens") is None:
-        raise missing("max_tokens")
+    return fields
+
+
+def _require_question(fields: Fields) -> None:
+    """Anthropic's older models go on with a last message of the assistant; here it would be a turn that is over."""
+    given = fields.get("messages")
+    last = given[-1] if isinstance(given, list) and given else None
+    if isinstance(last, dict) and last.get("role") == "assistant":
+        what = "The last message is the assistant's, and no answer goes on from words that you give"
+        param = f"messages[{len(given) - 1}].role"
+        raise Unsupported(what, "", "End with a user's message.", param=param)
+
+
+def _read(fields: Fields, defaults: Defaults) -> GatewayRequest:
     chat = {name: fields.get(name) for name in _KEPT} | {
         "max_tokens": fields.get("max_tokens"),
         "stop": list(read_stops(fields, "stop_sequences")),
@@ -45,11 +71,6 @@ def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     except InvalidParameter as error:
         error.param = _own_name(error.param)
         raise
-
-
-def read_counted(body: object, defaults: Defaults) -> GatewayRequest:
-    """POST /v1/messages/count_tokens: the same without a length. Raises as ``read_message`` does."""
-    return read_message(body | {"max_tokens": 1} if isinstance(body, dict) else body, defaults)
 
 
 def _own_name(param: str | None) -> str | None:

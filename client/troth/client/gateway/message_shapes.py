@@ -54,7 +54,7 @@ class MessageShapes(TabShapes):
         yield from self._stop()
         yield _event(
             "message_delta",
-            delta={"stop_reason": self._reason(), "stop_sequence": None},
+            delta={"stop_reason": self._reason(), "stop_sequence": self._completion.choices[0].stop},
             usage=self._counts(),
             troth=self.troth(),
         )
@@ -81,8 +81,10 @@ class MessageShapes(TabShapes):
             self._blocks, self._open = self._blocks + 1, ""
 
     def _reason(self) -> str | None:
-        reason = self._completion.choices[0].reason
-        return _REASONS.get(reason, "end_turn") if reason else None
+        choice = self._completion.choices[0]
+        if choice.stop is not None and choice.reason == "stop":
+            return "stop_sequence"
+        return _REASONS.get(choice.reason, "end_turn") if choice.reason else None
 
     def _counts(self) -> dict[str, int]:
         cached = self._tabs.cached
@@ -98,7 +100,7 @@ class MessageShapes(TabShapes):
             "model": self._completion.model,
             "content": content,
             "stop_reason": reason,
-            "stop_sequence": None,
+            "stop_sequence": self._completion.choices[0].stop,
             "usage": self._counts(),
         }
 

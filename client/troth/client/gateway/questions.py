@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections import deque
@@ -59,6 +60,8 @@ __all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShap
 
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
+COUNTED_SECONDS = 5.0
+"""How long the end of an answer that met a stop waits for its cost: a question to the scheduler, and a signature."""
 _log = logging.getLogger(__name__)
 
 
@@ -90,6 +93,8 @@ class TabCompletion(Completion):
     ends: dict[int, EndedUpdate] = field(default_factory=dict)
     recomputed: dict[int, RecomputedUpdate] = field(default_factory=dict)
     states: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    _costed: set[int] = field(default_factory=set)
+    _all_costed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -132,6 +137,20 @@ class TabCompletion(Completion):
         """What the own model says: its first opinion that is no yes, else yes; None where it was not asked."""
         said = [spoken(self.recomputed[number].opinion) for number in sorted(self.recomputed)]
         return next((one for one in said if one != spoken(Opinion.ACCEPT)), said[0] if said else None)
+
+    async def counted(self) -> None:
+        """A choice that ended at a stop costs what was written by then, which its nodes sign a moment later."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COUNTED_SECONDS):
+                await self._all_costed.wait()
+
+    def hear(self, number: int, told: Told) -> None:
+        """An order's update; what it costs is known once it is signed, or has failed."""
+        super().hear(number, told)
+        if number in self.signed_results or number in self.ends or isinstance(told, GatewayRefusal):
+            self._costed.add(number)
+        if len(self._costed) == len(self.signed):
+            self._all_costed.set()
 
     def note(self, number: int, update: object) -> Told | None:
         """Take an update of a question; what the reader of the answer is to hear of it."""
@@ -273,7 +292,8 @@ class Questions:
         in_place = True
         with batch.held.use() as running:
             try:
-                async with aclosing(ask(running.session, prompt, batch.wish, asked.question)) as updates:
+                answer = ask(running.session, prompt, batch.wish, asked.question, ending=completion.endings[number])
+                async with aclosing(answer) as updates:
                     async for update in updates:
                         if isinstance(update, FinishedUpdate):
                             in_place = self._leave(batch, in_place)

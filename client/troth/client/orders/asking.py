@@ -8,6 +8,7 @@ text is not to be trusted.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -83,11 +84,18 @@ class _Question:
 
 
 async def ask(
-    session: PayerSession, prompt: tuple[int, ...], wish: Wish, question: str = "", *, attempts: int = ATTEMPTS
+    session: PayerSession,
+    prompt: tuple[int, ...],
+    wish: Wish,
+    question: str = "",
+    *,
+    attempts: int = ATTEMPTS,
+    ending: asyncio.Event | None = None,
 ) -> AsyncGenerator[Update, None]:
     """Ask, and yield what happens until the answer is checked, or known not to be drawn.
 
-    At most ``attempts`` orders are made for it.
+    At most ``attempts`` orders are made for it. Once ``ending`` is set no more is written: the answer ends with what
+    there is, which is paid and checked as any other, and nothing is ordered anew.
 
     Raises:
         TabShort: no tab covers it; `shortfall` says what is missing.
@@ -100,19 +108,20 @@ async def ask(
     assert session.language is not None
     state = _Question(prompt, wish)
     detokenizer = Detokenizer(session.language)
-    name, failure = question or new_question(), None
+    name, failure, ending = question or new_question(), None, ending or asyncio.Event()
     for attempt in range(attempts):
         placed = await _placed(session, state, name, failure)
         tab_context, entry = placed
         try:
             yield SentUpdate(entry.identifier, tab_context.scheduler, entry.most, again=attempt > 0)
-            async with aclosing(_served(session, tab_context, entry, state, detokenizer)) as updates:
+            async with aclosing(_served(session, tab_context, entry, state, detokenizer, ending)) as updates:
                 async for update in updates:
                     yield update
             return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
-            _note_failure(session, state, tab_context, entry, error, last=attempt == attempts - 1)
+            is_last = attempt == attempts - 1 or ending.is_set()
+            _note_failure(session, state, tab_context, entry, error, last=is_last)
             if isinstance(error, OrderStale):
                 await session.refreshed()
         finally:
@@ -120,19 +129,24 @@ async def ask(
             session.journal.release(entry.identifier)
 
 
-async def _served(
-    session: PayerSession, tab_context: TabContext, entry: OrderRecord, state: _Question, detokenizer: Detokenizer
+async def _served(  # noqa: PLR0917
+    session: PayerSession,
+    tab_context: TabContext,
+    entry: OrderRecord,
+    state: _Question,
+    detokenizer: Detokenizer,
+    ending: asyncio.Event,
 ) -> AsyncGenerator[Update, None]:
     """One order, from its sending to its end."""
-    async with aclosing(Course(session, tab_context, entry).send()) as steps:
+    async with aclosing(Course(session, tab_context, entry, ending).send()) as steps:
         async for step in steps:
             if isinstance(step, SignedUpdate) and state.wish.state:
                 yield await last_state(session, tab_context, entry)
             for update in _shown(step, state, detokenizer):
                 yield update
     async with aclosing(_finish(session, tab_context, entry, state.wish)) as endings:
-        async for ending in endings:
-            yield ending
+        async for settled in endings:
+            yield settled
 
 
 def _note_failure(

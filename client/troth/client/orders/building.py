@@ -39,6 +39,7 @@ def request_of(offer: CheckedOffer, prompt: tuple[int, ...], end_tokens: tuple[i
         choices.transforms,
         choices.top_k,
         choices.min_p_millionths,
+        may_end_early=choices.max_tokens > 1,
     )
 
 

@@ -86,6 +86,10 @@ class MarketCalls:
         """All lines of an order so far, and those that still come; the salt shows whose it is."""
         return self._calls.lines("GET", f"/v1/orders/0x{order.hex()}", headers={"troth-salt": "0x" + salt.hex()})
 
+    async def end(self, order: Hash32, salt: Hash32) -> None:
+        """Have no more written of an answer; its lines say how far it came. The salt shows whose it is."""
+        await self._calls.post(f"/v1/orders/0x{order.hex()}/end", b"", SHORT_SECONDS, {"troth-salt": "0x" + salt.hex()})
+
     async def last_row(self, order: Hash32, salt: Hash32) -> LastRow:
         """The last row of an answered order, not yet checked; the salt shows whose it is."""
         headers = {"troth-salt": "0x" + salt.hex()}

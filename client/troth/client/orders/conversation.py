@@ -126,8 +126,9 @@ async def print_json_answer(running: Running, wish: Wish, system: str, question:
                 turn.note(update)
         await running.keeper.once()
     finally:
+        # Escaped, all of it: an answer may hold characters that steer a terminal, and a program reads both alike.
         # Also after an error, which goes to standard error: whoever pays gets what has come, and the order's id.
-        print(json.dumps({"answer": "".join(turn.pieces), **turn.result}, ensure_ascii=False))
+        print(json.dumps({"answer": "".join(turn.pieces), **turn.result}))
     require_accepted(turn)
 
 

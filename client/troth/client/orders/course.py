@@ -15,8 +15,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from troth.client.direct.entrance import Entrance
@@ -24,6 +25,7 @@ from troth.client.errors import SchedulerUnreachable, StreamError
 from troth.client.https_calls import UNSENT_REMEDY, never_sent
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal
 from troth.client.orders.chosen import AnswerToken, read_chosen
+from troth.client.orders.ending import EarlyEnd
 from troth.client.orders.failing import (
     VOUCHER_REFUSALS,
     AnswerChanged,
@@ -72,7 +74,13 @@ KEPT_LINE = 4096
 class Course:
     """One order under way. What it has seen is in the journal, so that another process can go on where this one was."""
 
-    def __init__(self, session: PayerSession, tab_context: TabContext, entry: OrderRecord) -> None:
+    def __init__(
+        self,
+        session: PayerSession,
+        tab_context: TabContext,
+        entry: OrderRecord,
+        ending: asyncio.Event | None = None,
+    ) -> None:
         submission = entry.submission
         assert submission is not None
         self._session = session
@@ -89,6 +97,7 @@ class Course:
         self._resumed = False
         self._held = time.monotonic()
         self._hearsay = False
+        self._ending = EarlyEnd(ending, self._request)
         self._unsaid: list[AnswerToken] = []
         self._shown: list[int] = []
         self.tokens: list[int] = []
@@ -108,12 +117,17 @@ class Course:
             self._submission.salt,
             self._submission.logprobs,
         )
-        async with aclosing(self._steps(sent)) as steps:
-            async for step in steps:
-                if isinstance(step, ServedUpdate):
-                    # Whoever admits an order has accepted the voucher beside it.
-                    self._session.books.delivered(self._tab_context.identifier, newest)
-                yield step
+        try:
+            async with aclosing(self._steps(sent)) as steps:
+                async for step in steps:
+                    if isinstance(step, ServedUpdate):
+                        # Whoever admits an order has accepted the voucher beside it.
+                        self._session.books.delivered(self._tab_context.identifier, newest)
+                        calls = partial(self._session.calls, self._tab_context)
+                        self._ending.watch(self._entry.identifier, sent, calls)
+                    yield step
+        finally:
+            self._ending.close()
 
     async def _steps(self, sent: Submission) -> AsyncGenerator[CourseStep, None]:
         entrance, order = self._session.entrance, self._entry.identifier
@@ -151,7 +165,7 @@ class Course:
                         yield step
         except (EntryFailed, SchedulerUnreachable) as error:
             _log.info("the order goes on at its scheduler: %s", error.what)
-            if isinstance(error, EntryFailed) and error.silent:
+            if self._ending.asked or (isinstance(error, EntryFailed) and error.silent):
                 entrance.leave(self._entry.identifier)
             else:
                 entrance.failed(self._entry.identifier, node)
@@ -207,7 +221,7 @@ class Course:
             limit = min(ADMISSION_SECONDS, limit)
         try:
             async with asyncio.timeout(limit):
-                with self._alive():
+                with self._session.journal.held(self._entry.identifier):
                     line = await anext(lines, None)
         except TimeoutError as error:
             raise self._stalled(f"The scheduler said nothing for {limit:g} s") from error
@@ -220,21 +234,6 @@ class Course:
             self._held = time.monotonic()
             self._session.journal.hold(self._entry.identifier)
         return line
-
-    @contextmanager
-    def _alive(self) -> Iterator[None]:
-        """Signs of life while the scheduler is silent: another process would ask after the order, and give it up."""
-
-        async def show() -> None:
-            while True:
-                await asyncio.sleep(LEASE_SECONDS / 3)
-                self._session.journal.hold(self._entry.identifier)
-
-        showing = asyncio.create_task(show())
-        try:
-            yield
-        finally:
-            showing.cancel()
 
     async def _checked(self, line: dict[str, Any]) -> list[CourseStep]:
         match line.get("type"):
@@ -309,11 +308,12 @@ class Course:
         if self._admitted is None or not self.tokens or self._results is not None:
             raise _Lie("Results came twice, or before the answer")
         results = checks.require_results(self._order, said.results, self._admitted.nodes, self._view)
-        expected = output_hash(self._submission.salt, self.tokens)
-        answer = Answer(len(self._request.prompt_tokens), len(self.tokens), expected)
-        checks.require_answer(results, answer)
+        self.tokens = self._ending.kept(self.tokens, results[-1].written)
+        output = output_hash(self._submission.salt, self.tokens)
+        checks.require_answer(results, Answer(len(self._request.prompt_tokens), len(self.tokens), output))
         ended = self.tokens[-1] in self._request.end_tokens
-        if said.reason != ("end" if ended else "length") or not (ended or len(self.tokens) == self._request.max_tokens):
+        is_whole = ended or self._ending.fits(len(self.tokens), resumed=self._resumed)
+        if said.reason != ("end" if ended else "length") or not is_whole:
             raise _Lie(f"The answer does not end as the scheduler says: {printable_line(said.reason, 20)}")
         fee = prices.fee(self._order, self._view.rules, len(results), results[-1])
         self._session.journal.step(

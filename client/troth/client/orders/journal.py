@@ -7,10 +7,12 @@ holds prompt and salt; it is readable by its owner only.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -216,6 +218,21 @@ class OrderJournal:
         """A sign of life of whoever works on an order."""
         until, name = time.time() + LEASE_SECONDS, _name(identifier)
         self._store.execute("UPDATE orders SET held_until = ? WHERE id = ?", until, name)
+
+    @contextmanager
+    def held(self, identifier: Hash32) -> Iterator[None]:
+        """Signs of life while its scheduler is silent: another process would ask after the order, and give it up."""
+
+        async def hold() -> None:
+            while True:
+                await asyncio.sleep(LEASE_SECONDS / 3)
+                self.hold(identifier)
+
+        holding = asyncio.create_task(hold())
+        try:
+            yield
+        finally:
+            holding.cancel()
 
     def release(self, identifier: Hash32) -> None:
         """Nobody works on it now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.claimed import overclaim
 from troth.client.orders.conversation import converse, opening, print_json_answer, say
+from troth.client.orders.ending import end_answers
 from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord
 from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
@@ -65,21 +67,27 @@ async def chat(  # noqa: PLR0917
                     conversation.resume(resume)
                 await talk(conversation, Typing(home.folder / "typed"))
         except asyncio.CancelledError:
-            say("\n" + interrupted(run.session, run.asset))
+            open_orders, are_over = [one for one in run.session.journal.all() if one.phase in RUNNING], False
+            try:
+                are_over = await end_answers(run.session, open_orders)
+            finally:
+                say("\n" + interrupted(run.session, run.asset, open_orders, are_over=are_over))
             raise
 
 
-def interrupted(session: PayerSession, asset: Asset) -> str:
-    """What whoever interrupts a client leaves behind: its orders go on, and are owed."""
-    open_orders = [one for one in session.journal.all() if one.phase in RUNNING]
+def interrupted(session: PayerSession, asset: Asset, open_orders: Sequence[OrderRecord], *, are_over: bool) -> str:
+    """What whoever interrupts a client leaves behind: its orders are owed, as far as they were written."""
     if not open_orders:
         return "interrupted: no order is under way"
     names = " and ".join(one.name[:12] for one in open_orders)
     kind = "order" if len(open_orders) == 1 else "each of the orders"
     most = asset.show(sum(one.fee or one.most for one in open_orders))
     last = min(_settled_until(session, one) for one in open_orders)
+    written = f"no more of {kind} {names} is written, and what was written is owed"
+    if not are_over:
+        written = f"{kind} {names} is written to its end, and is owed then"
     return (
-        f"interrupted: {kind} {names} is written to its end, and is owed then as if you had read it: at most {most}. "
+        f"interrupted: {written} as if you had read it: at most {most}. "
         f"The next `troth client ask`, or a running `troth client serve`, settles it; after block {last} it cannot be "
         "checked any more. `troth client receipts` shows how it ended"
     )

@@ -119,6 +119,8 @@ def _told(one: Mapping[str, Any]) -> str:
         case "wait":
             left = one["closes_at"] - one["block"]
             return f"{head} {one['balance']}, free from block {one['closes_at']} on, in {left} blocks: repeat it then"
+        case "elsewhere":
+            return f"{head} another machine opened it with this wallet, and may use it: name it to close it"
         case "failed":
             return f"{head} {one['why']}"
         case _:
@@ -149,6 +151,11 @@ def _listed(one: Mapping[str, Any]) -> str:
         left = f"closing until block {one['closes_at']}" if one["closes_at"] else f"{one['free']} free"
         money = f"{one['balance']} in it, {left}"
     lines = [f"{one['tab']}  with {one['scheduler']}", f"  {money}"]
+    if one["elsewhere"]:
+        # Neither its book nor its key is here.
+        command = f"`troth client close {one['tab'][:12]} --broadcast`"
+        shown = f"{one['balance']} in it" if not one["closes_at"] else money
+        return f"{lines[0]}\n  {shown}; another machine opened it with this wallet: {command} takes it back"
     # Without the chain nobody knows what a unit is.
     names = ("spent", "unacknowledged", "outstanding")
     spent, answered, most = (one.get(name, f"{one[name + '_units']} units") for name in names)

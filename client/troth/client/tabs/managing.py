@@ -19,6 +19,7 @@ from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.session import following
 from troth.client.tabs import opening
 from troth.client.tabs.books import OwnTab, TabBooks
+from troth.client.tabs.elsewhere import find_any, opened_elsewhere
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import TabStore, opened
@@ -156,19 +157,30 @@ async def take_back(
 ) -> list[dict[str, Any]]:
     """Take the next step that brings money back, of one tab or of all, whatever deployment they are on.
 
-    An open tab is closed; one whose delay is over gives back what is left; one that waits says until when.
+    An open tab is closed; one whose delay is over gives back what is left; one that waits says until when. One that
+    another machine opened with this wallet is only named, unless it is ``tab``.
     """
     done = []
     with opened(purse.home.tabs) as store:
         books = TabBooks(store)
-        for record in [books.find(tab)] if tab else books.all():
+        records = [await find_any(books, purse.home, configuration, tab)] if tab else books.all()
+        for record in records:
             try:
                 done.append(await _taken_back(purse, configuration, record, broadcast=broadcast))
             except (ChainError, ClientError) as error:
                 if tab:
                     raise
                 done.append({"tab": _name(record), "step": "failed", "why": f"{error.what} ({error.value})"})
-    return done
+    others = [] if tab else await _elsewhere(purse.home, configuration, records)
+    return [*done, *({"tab": _name(one), "step": "elsewhere"} for one in others)]
+
+
+async def _elsewhere(home: Home, configuration: ClientConfiguration, known: list[OwnTab]) -> list[OwnTab]:
+    """None where the chain cannot be asked: what is here is told all the same."""
+    try:
+        return await opened_elsewhere(home, configuration, known)
+    except (ChainError, ClientError):
+        return []
 
 
 async def _taken_back(
@@ -245,8 +257,10 @@ async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict
     found = []
     with opened(home.tabs) as store:
         books, journal = TabBooks(store), OrderJournal(store)
-        for record in books.all():
-            told = _told(record, journal.unpaid(record.identifier))
+        own = books.all()
+        others = await _elsewhere(home, configuration, own)
+        for record in [*own, *others]:
+            told = _told(record, journal.unpaid(record.identifier)) | {"elsewhere": record in others}
             try:
                 async with deployment_of(record, configuration) as market:
                     asset = priced(await asset_of(market))

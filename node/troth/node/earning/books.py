@@ -203,6 +203,14 @@ class NodeBooks:
         values = {leaf.number: leaf.value(ledger.state, ledger.me) for leaf in done}
         return {number: value for number, value in values.items() if value}
 
+    def forfeited(self, tab: Hash32) -> int:
+        """What was computed under numbers that ended without a result, and is never paid; as long as it is kept."""
+        return self._held(tab).forfeited
+
+    def lost(self, tab: Hash32) -> int:
+        """What of it counts as unpaid: more than breaks off among so much paid work."""
+        return self._held(tab).lost
+
     # ------------------------------------------------------------------------------------------------------- writing
 
     def take_on(self, pay: Pay, subject: Address, ledger: NodeLedger, *, limit: int, now: float) -> tuple[Leaf, ...]:

@@ -14,7 +14,7 @@ from troth.protocol.market.signed import Work
 from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.market.views import class_of, parameters_of
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 
 DAY, WEEK = 86_400.0, 7 * 86_400.0
 OPEN = "open"
@@ -37,7 +37,10 @@ class Earned:
 
 @dataclass(frozen=True, slots=True)
 class TabView:
-    """One tab with a scheduler. Payable: acknowledged and not redeemed; unpaid: not acknowledged yet."""
+    """One tab with a scheduler. Payable: acknowledged and not redeemed; unpaid: not acknowledged yet.
+
+    Forfeited: computed within five weeks under numbers whose result nobody asked for, and never paid.
+    """
 
     tab: str
     scheduler: Address
@@ -45,6 +48,7 @@ class TabView:
     redeemed_units: int
     payable_units: int
     unpaid_units: int
+    forfeited_units: int
     orders: int
     state: str
     claim: str
@@ -86,6 +90,7 @@ def tabs_view(books: NodeBooks, ledger: NodeLedger) -> tuple[TabView, ...]:
                 redeemed_units=record.redeemed,
                 payable_units=max(book.payable - record.redeemed, 0),
                 unpaid_units=book.exposure,
+                forfeited_units=books.forfeited(tab),
                 orders=len(book.worth),
                 state=_state(record),
                 claim="" if claim is None else f"settles at block {claim.state.settles_at}",
@@ -116,25 +121,34 @@ def earnings(books: NodeBooks, ledger: NodeLedger, now: float, policy: EarningPo
             "per_1000_tokens_units": sums.per_thousand,
         }
     told["unpaid_units"] = str(sum(view.unpaid_units for view in views))
+    told["forfeited_units"] = str(sum(view.forfeited_units for view in views))
     told["payable_units"] = str(sum(view.payable_units for view in views))
     told["credit_units"] = str(ledger.state.pot(PotKind.CREDIT, ledger.me))
-    told["why"] = unpaid_too_long(views, ledger, policy) if today else why_no_work(books, ledger, policy)
+    told["why"] = unpaid_too_long(books, ledger, policy) if today else why_no_work(books, ledger, policy)
     return told
 
 
-def unpaid_too_long(views: Iterable[TabView], ledger: NodeLedger, policy: EarningPolicy) -> list[str]:
+def unpaid_too_long(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> list[str]:
     """Schedulers for which no more is worked until they pay: with one order more, too much would be unpaid."""
     party = ledger.state.parties.get(ledger.me)
     known = None if party is None else ledger.state.classes.get(party.execution_class)
     if known is None:
         return []
-    limit = policy.limit(known.fee_cap)
-    return [
-        f"{one.scheduler} has {one.unpaid_units} units of work unpaid, and [earning] unpaid allows {limit}: orders of "
-        "its may be refused until it pays, which a claim makes it do (`troth node claim`)"
-        for one in views
-        if one.unpaid_units + known.fee_cap > limit
-    ]
+    limit, found = policy.limit(known.fee_cap), []
+    for one in tabs_view(books, ledger):
+        lost = books.lost(Hash32(bytes.fromhex(one.tab[2:])))
+        if one.unpaid_units + lost + known.fee_cap > limit:
+            found.append(_refused(one, lost, limit))
+    return found
+
+
+def _refused(tab: TabView, lost: int, limit: int) -> str:
+    bound = f"[earning] unpaid allows {limit}: orders of its may be refused"
+    unpaid = f"{tab.scheduler} has {tab.unpaid_units} units of work unpaid"
+    if not lost:
+        return f"{unpaid}, and {bound} until it pays, which a claim makes it do (`troth node claim`)"
+    told = f"and never asked for the result of work worth {tab.forfeited_units} units, of which {lost} count as unpaid"
+    return f"{unpaid}, {told}; {bound} until it pays for more, or that is five weeks old"
 
 
 def why_no_work(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> list[str]:
@@ -147,7 +161,7 @@ def why_no_work(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> 
         return [f"this node is leaving; its stake is bound until block {party.exit_block}"]
     found = _seats(state, me, ledger.block)
     views = tabs_view(books, ledger)
-    found += unpaid_too_long(views, ledger, policy)
+    found += unpaid_too_long(books, ledger, policy)
     if not any(view.is_open and view.balance_units for view in views):
         found.append("no scheduler has an open tab with this node: work comes once one does")
     if not found:

@@ -45,5 +45,5 @@ def require_judged(folder: ModelFolder) -> None:
     """Raise ModelError where no verifier could judge a tolerant class of such weights."""
     if told := rounded_activations(folder):
         what = "engines round what enters the layers of such a model, and no float32 states show how: no tolerant class"
-        remedy = "Register an exact class (--exact; of others than FP8 with --engine torch), or take another copy."
+        remedy = "Register an exact class (--exact --engine torch; of FP8 vLLM has one, too), or take another copy."
         raise ModelError(what, told, remedy)

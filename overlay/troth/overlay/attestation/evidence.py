@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from troth.overlay.attestation.errors import EvidenceMalformed
+from troth.protocol.struct_kinds import prepared
 
 VERSION = 1
 MOST_DEVICES = 16
@@ -85,6 +86,6 @@ def _decoded(data: bytes, kind: type[_Row], most: int) -> _Row:
     if len(data) > most:
         raise EvidenceMalformed(f"Evidence has at most {most} bytes", len(data), "Send one machine's alone.")
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        return msgspec.msgpack.decode(data, type=prepared(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceMalformed("The bytes are no evidence", str(error)[:200]) from error

@@ -22,6 +22,7 @@ from troth.overlay.attestation.errors import (
     PlatformRefused,
 )
 from troth.overlay.attestation.quote import VerifiedQuote, digest_of
+from troth.protocol.struct_kinds import prepared
 
 UP_TO_DATE: Final = "UpToDate"
 _MEASURED = ("td_attributes", "xfam", "mr_td", "mr_config_id", "mr_owner", "mr_owner_config")
@@ -76,7 +77,7 @@ def _claims(quote: bytes, collateral: bytes, now: int, root: bytes) -> _Claims:
         verifier = dcap_qvl.QuoteVerifier(root or None)
         policy = dcap_qvl.QuotePolicy.claims_only(now)
         found: Any = verifier.verify_with_policy(quote, words, now, policy).to_json()
-        return msgspec.json.decode(found, type=_Claims)
+        return msgspec.json.decode(found, type=prepared(_Claims))
     except AttestationError:
         raise
     except (KeyboardInterrupt, SystemExit):

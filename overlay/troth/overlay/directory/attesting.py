@@ -22,6 +22,7 @@ from troth.overlay.attestation.measurement import LONGEST, Attested, parse_measu
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.committee import CommitteeMember, threshold
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 from troth.transport.errors import OverlayError, decode_failure, remote_failure
@@ -91,7 +92,7 @@ def decode_showing(data: bytes) -> ShownMachine:
     if len(data) > LARGEST_SHOWING:
         raise EvidenceMalformed(f"Evidence has at most {LARGEST_SHOWING} bytes", len(data))
     try:
-        wire = msgspec.msgpack.decode(data, type=_ShownWire)
+        wire = msgspec.msgpack.decode(data, type=prepared(_ShownWire))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceMalformed("The bytes show no machine", str(error)[:200]) from error
     operator, evidence = address_from_bytes(wire.operator), decode_evidence(wire.evidence)

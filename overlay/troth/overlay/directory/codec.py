@@ -24,6 +24,7 @@ from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.errors import ListMalformed
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
 from troth.protocol.errors import ProtocolError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import address_from_bytes, address_to_bytes
 
 VERSION = 2
@@ -98,7 +99,7 @@ def decode_listing(content: bytes) -> Listing:
     if len(content) > LARGEST_LIST:
         raise ListMalformed(f"A list has at most {LARGEST_LIST} bytes", len(content))
     try:
-        wire = msgspec.msgpack.decode(content, type=_Listing)
+        wire = msgspec.msgpack.decode(content, type=prepared(_Listing))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ListMalformed("The bytes are no list", error) from error
     if wire.version != VERSION:

@@ -25,6 +25,7 @@ from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.directory.listing import ListedDestination
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidSignature
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Uint16, Uint32, Uint64
 from troth.transport.identity import TlsIdentity
@@ -185,7 +186,7 @@ def decode_descriptor(data: bytes, kind: type[_Kind]) -> _Kind:
     if len(data) > LARGEST_DESCRIPTOR:
         raise DescriptorRefused(f"A descriptor has at most {LARGEST_DESCRIPTOR} bytes", len(data))
     try:
-        found = msgspec.msgpack.decode(data, type=kind)
+        found = msgspec.msgpack.decode(data, type=prepared(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DescriptorRefused("The bytes are no descriptor", error) from error
     if msgspec.msgpack.encode(found) != data:

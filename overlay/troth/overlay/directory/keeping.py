@@ -22,6 +22,7 @@ from troth.overlay.directory.listing import CommitteeMembership, ListedDestinati
 from troth.overlay.directory.signing import LARGEST_SIGNED, SignedListing, decode_signed, encode_signed, verify
 from troth.protocol.committee import MAXIMUM_MEMBERS, CommitteeMember
 from troth.protocol.errors import ProtocolError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32, to_address
 
@@ -62,7 +63,7 @@ class DirectoryKeeper:
         if self._path is None or not self._path.exists():
             return
         try:
-            file = msgspec.msgpack.decode(self._path.read_bytes(), type=_DirectoryFile)
+            file = msgspec.msgpack.decode(self._path.read_bytes(), type=prepared(_DirectoryFile))
             if file.version != VERSION or file.contract != contract:
                 return
             members = tuple(

@@ -28,6 +28,7 @@ from troth.protocol import typed_data
 from troth.protocol.committee import MAXIMUM_MEMBERS, threshold
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Uint64
 
@@ -73,7 +74,7 @@ def decode_signed(data: bytes) -> SignedListing:
     if len(data) > LARGEST_SIGNED:
         raise ListMalformed(f"A signed list has at most {LARGEST_SIGNED} bytes", len(data))
     try:
-        wire = msgspec.msgpack.decode(data, type=_WireListing)
+        wire = msgspec.msgpack.decode(data, type=prepared(_WireListing))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ListMalformed("The bytes are no signed list", error) from error
     if wire.version != VERSION or msgspec.msgpack.encode(wire) != data:

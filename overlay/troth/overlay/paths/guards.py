@@ -24,6 +24,7 @@ from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.choice import Crowd, RelaysInUse, network_of, operator_of
 from troth.overlay.paths.errors import GuardsUnusable
+from troth.protocol.struct_kinds import prepared
 
 VERSION = 1
 _LARGEST = 2**20
@@ -109,7 +110,7 @@ def load_guards(path: Path, longest: int) -> GuardState | None:
     if mode & 0o077:
         raise GuardsUnusable(f"Others may use the file of guards (mode {mode:04o})", path, f"Run: chmod 600 {path}")
     try:
-        state = msgspec.json.decode(content, type=GuardState)
+        state = msgspec.json.decode(content, type=prepared(GuardState))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise GuardsUnusable(f"The file of guards {path} is damaged", error, _CHOOSE_ANEW) from error
     wrong = _wrong(state, longest)

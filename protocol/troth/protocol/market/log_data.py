@@ -22,6 +22,7 @@ from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import lottery
 from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.market.signed import Opinion
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.types import SEGMENTS_LIMIT, ZERO_HASH, Address, Hash32, to_address, to_hash32
 
 LINE_LIMIT = 1 << 16
@@ -121,7 +122,7 @@ def decode_line(data: bytes) -> LogLine:
     if len(data) > LINE_LIMIT:
         raise InvalidField(f"A line has at most {LINE_LIMIT} bytes", len(data), "Ask for the entry's data again.")
     try:
-        line = msgspec.json.decode(data, type=LogLine)
+        line = msgspec.json.decode(data, type=prepared(LogLine))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidField(f"The line is malformed ({error})", data[:80], "Ask for the entry's data again.") from error
     if encode_line(line) != data:

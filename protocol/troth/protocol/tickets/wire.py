@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from troth.protocol.errors import ProtocolError
+from troth.protocol.struct_kinds import prepared
 from troth.protocol.tickets.curve import G1_BYTES, G2_BYTES, InvalidTicket
 from troth.protocol.tickets.dealing import MAXIMUM_DENOMINATIONS, EpochKeys
 from troth.protocol.tickets.purchases import MAXIMUM_COUNT, Purchase
@@ -47,7 +48,7 @@ def encode_request(purchase: Purchase, points: Sequence[bytes]) -> bytes:
 def decode_request(data: bytes) -> tuple[Purchase, tuple[bytes, ...]]:
     """What a client asks for; raises InvalidTicket. Points are not decoded yet."""
     try:
-        body = msgspec.msgpack.decode(data, type=_Request)
+        body = msgspec.msgpack.decode(data, type=prepared(_Request))
         buyer = to_address(body.buyer)
     except (msgspec.MsgspecError, ProtocolError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidTicket("The bytes are no request for tickets", str(error), "Send a purchase's points.") from error
@@ -63,7 +64,7 @@ def encode_keys(keys: EpochKeys) -> bytes:
 def decode_keys(data: bytes, digest: Hash32) -> EpochKeys:
     """Keys that members signed under ``digest``; raises InvalidTicket for any others."""
     try:
-        body = msgspec.msgpack.decode(data, type=_Keys)
+        body = msgspec.msgpack.decode(data, type=prepared(_Keys))
         operators = tuple(to_address(one) for one in body.operators)
     except (msgspec.MsgspecError, ProtocolError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidTicket("The bytes are no keys of an epoch", str(error), "Ask another member.") from error

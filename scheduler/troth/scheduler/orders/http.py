@@ -222,6 +222,12 @@ def _order_routes(router: APIRouter, orders: Orders) -> None:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
         return LineResponse(await orders.again(read_hash(order_id, "order id"), salt))
 
+    @router.post("/v1/orders/{order_id}/end")
+    async def end(order_id: str, request: Request) -> JSONResponse:
+        salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
+        orders.end_early(read_hash(order_id, "order id"), salt)
+        return JSONResponse({"ending": True})
+
     @router.get("/v1/orders/{order_id}/last-row")
     async def last_row(order_id: str, request: Request) -> Response:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")

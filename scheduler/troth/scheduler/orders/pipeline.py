@@ -46,7 +46,10 @@ class _UncheckedAnswer:
 
 
 class PipelineRun:
-    """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
+    """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked.
+
+    ``no_more`` is set where its client wants no more: the text ends with what there is then.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class PipelineRun:
         self._on_token = on_token
         self._patience = patience
         self._veil = veil
+        self.no_more = asyncio.Event()
         self._unchecked: _UncheckedAnswer | None = None
         self._failure: NodeFailed | None = None
         self.tokens: list[int] = []
@@ -84,18 +88,18 @@ class PipelineRun:
 
     async def _decode_relayed(self, rows: Rows) -> Finish:
         """Token by token through all segments."""
-        while rows.finished is None:
+        while rows.finished is None and not self.no_more.is_set():
             position = len(self._session.request.prompt_tokens) + len(self.tokens)
             assert rows.token is not None  # Hop.advance refuses an answer without the token that was asked for
             rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
-        return rows.finished
+        return rows.finished or "length"
 
     async def _decode_alone(self, rows: Rows) -> Finish:
         """The only segment feeds itself; whatever it has when it is asked comes in one answer."""
         hop, finished, start = self._hops[0], rows.finished, rows.start + rows.count
         assert rows.token is not None  # as above
         last = rows.token
-        while finished is None:
+        while finished is None and not self.no_more.is_set():
             part = await self._checking_meanwhile(hop.proceed(start, self._patience.token, self._patience.slow))
             chosen = part.tokens
             logprobs = part.logprobs or [UNSET] * len(chosen)
@@ -104,7 +108,7 @@ class PipelineRun:
             )
             await self._end_if_failed()
             last, finished, start = chosen[-1], part.finished, start + len(chosen)
-        return finished
+        return finished or "length"
 
     async def _pass(self, start: int, tokens: Sequence[int], *, emit: bool, timeout: float) -> Rows:
         """Once through all segments; the answer of each node is checked while the next one works."""

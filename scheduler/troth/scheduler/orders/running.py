@@ -48,12 +48,17 @@ class OrderRun:
         self._hops = [Hop(context, session, segment, self._kept) for segment in range(session.history.segments)]
         self._tokens: list[int] = []
         self._shown: dict[int, Signed[Result]] = {}
+        self._no_more = asyncio.Event()
         self.lines = Lines()
 
     @property
     def nodes(self) -> tuple[Address, ...]:
         """Who serves it."""
         return self._session.nodes
+
+    def end_early(self) -> None:
+        """Its client wants no more: it pays for what is written by then."""
+        self._no_more.set()
 
     async def run(self) -> None:
         """Everything after the admission was journalled."""
@@ -72,6 +77,7 @@ class OrderRun:
         context, session, history = self._context, self._session, self._session.history
         veil = Veil(context, session) if veils(session) else None
         pipeline = PipelineRun(session, self._hops, self._on_token, context.waits.generation, veil)
+        pipeline.no_more = self._no_more
         self._tokens = pipeline.tokens
         try:
             reason = await pipeline.run()

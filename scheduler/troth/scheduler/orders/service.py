@@ -36,7 +36,16 @@ from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
-from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderRefused, TooLate, UnknownOrder
+from troth.scheduler.errors import (
+    Busy,
+    ChainAway,
+    EndsInFull,
+    NotYet,
+    OrderAborted,
+    OrderRefused,
+    TooLate,
+    UnknownOrder,
+)
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.concluding import signed_before
@@ -208,6 +217,19 @@ class Orders:
             async with self._lock(order_id):
                 await draw_again(self.context, history)
         return replay(history)
+
+    def end_early(self, order_id: Hash32, salt: Hash32) -> None:
+        """Write no more of an answer, for who has its salt; nothing where it is whole, or has failed.
+
+        Raises UnknownOrder, or EndsInFull where the request does not allow it.
+        """
+        history = self._owned(order_id, salt)
+        running = self._runs.get(order_id)
+        if running is None:
+            return
+        if history.request is None or not from_canonical_bytes(history.request).may_end_early:
+            raise EndsInFull("This answer ends where the model ends it", None, "Follow its lines to the end.")
+        running.end_early()
 
     async def last_row(self, order_id: Hash32, salt: Hash32) -> LastRow:
         """The last row of an answered order, for who has its salt; raises UnknownOrder, NotYet, TooLate.

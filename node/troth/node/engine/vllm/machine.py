@@ -155,7 +155,7 @@ def require_guarded(quantisation: Mapping[str, Any] | None) -> None:
     if method not in GUARDED:
         shown = f"{method or 'unnamed'} {quantisation.get('format', '')}".strip()
         what = f"weights quantised as {shown} give no exact class: vLLM has no batch-invariant kernels for them"
-        raise ConfigError(what, None, "Use AWQ, FP8 or whole weights.")
+        raise ConfigError(what, None, "Take the torch engine (--engine torch), or a copy in AWQ, FP8 or whole weights.")
 
 
 def require_words(quantisation: Mapping[str, Any] | None) -> None:

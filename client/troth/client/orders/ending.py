@@ -1,0 +1,79 @@
+"""An answer of which nobody wants more: its reader left, or met what it had waited for.
+
+The scheduler is told so once, and writes no more; what is written by then is paid, and checked like any other answer.
+Where it is not reached the answer goes on to its end, and is paid whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from troth.client.orders.calls import MarketCalls
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.session import FAILURES, PayerSession
+from troth.protocol.market.bodies import Submission
+from troth.protocol.request import Request
+from troth.protocol.types import Hash32
+
+END_SECONDS = 3.0
+"""How long whoever interrupts a client waits until its orders are told."""
+_log = logging.getLogger(__name__)
+
+
+class EarlyEnd:
+    """``wanted`` is set by who reads the answer; ``asked``: its scheduler was told, or was about to be."""
+
+    def __init__(self, wanted: asyncio.Event | None, request: Request) -> None:
+        self._wanted = asyncio.Event() if wanted is None else wanted
+        self._request = request
+        self._task: asyncio.Task[None] | None = None
+        self.asked = False
+
+    def watch(self, order: Hash32, sent: Submission, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
+        """Tell the scheduler of an admitted order as soon as no more is wanted; once, however often this is called."""
+        if self._task is None and self._request.may_end_early:
+            self._task = asyncio.create_task(self._tell(order, sent.salt, reached), name="ending an answer")
+
+    def close(self) -> None:
+        """The answer is whole, or nobody listens any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def kept(self, tokens: list[int], written: int) -> list[int]:
+        """What belongs to the answer: a node that tells its tokens itself is ahead of the scheduler that ends it."""
+        return tokens[:written] if self.asked else tokens
+
+    def fits(self, written: int, *, resumed: bool) -> bool:
+        """Whether an answer without an end token may have this length.
+
+        One that nobody ended has all that was ordered. Whoever asks after an order of before does not know.
+        """
+        early = self._request.may_end_early and (self.asked or resumed)
+        return early or written == self._request.max_tokens
+
+    async def _tell(self, order: Hash32, salt: Hash32, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
+        await self._wanted.wait()
+        self.asked = True
+        try:
+            await (await reached()).end(order, salt)
+        except FAILURES as error:
+            _log.info("the answer goes on to its end: %s", error)
+
+
+async def end_answers(session: PayerSession, entries: Iterable[OrderRecord]) -> bool:
+    """Have no more written of the answers of these orders; whether all their schedulers took the word in time."""
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await asyncio.gather(*[_end_answer(session, entry) for entry in entries])
+    except FAILURES as error:
+        _log.info("an answer goes on to its end: %s", error)
+        return False
+    return True
+
+
+async def _end_answer(session: PayerSession, entry: OrderRecord) -> None:
+    assert entry.submission is not None
+    calls = await session.calls(session.tab_context_of(entry.tab))
+    await calls.end(entry.identifier, entry.submission.salt)

@@ -1,0 +1,263 @@
+"""An answer of which its client wants no more ends there: what is written is signed, checked and paid, and no more is.
+
+Without the client's word in its request nobody may end an answer, so that no scheduler or node can cut one short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from support.order_network import build
+from support.tab_scene import TabScene, history_of, view_of
+from support.toy_tab_gateway import MESSAGES, said, tab_gateway
+from support.toy_tab_scheduler import ToyOrder
+from support.toy_tab_stage import toy_stage
+from support.waiting import eventually
+from unit.test_scheduler_orders import journey_of
+from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
+
+from troth.client.errors import SchedulerUnreachable
+from troth.client.gateway import application
+from troth.client.orders.asking import ask
+from troth.client.orders.calls import MarketCalls
+from troth.client.orders.failing import OrderContradicted
+from troth.client.orders.journal import Phase
+from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
+from troth.node.errors import OutOfOrder
+from troth.protocol.market.life import live
+from troth.protocol.market.signed import Opinion
+from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes, request_terms
+from troth.protocol.tokens import judge_tokens
+from troth.protocol.types import Hash32
+from troth.protocol.wire_decoding import WantedText
+
+SALT = Hash32(b"\x05" * 32)
+
+
+def request(*, may_end_early: bool, end_tokens: tuple[int, ...] = (9,)) -> Request:
+    return Request(Hash32(b"\x01" * 32), (1, 2, 3), 6, 0, 1_000_000, end_tokens, may_end_early=may_end_early)
+
+
+# ---- the rules
+
+
+def test_a_request_says_whether_its_text_may_end_early() -> None:
+    plain, early = (request(may_end_early=one) for one in (False, True))
+    for one in (plain, early):
+        assert from_canonical_bytes(canonical_bytes(one)) == one
+    assert request_terms(plain, SALT) != request_terms(early, SALT)
+    assert len(request_terms(early, SALT)[0]) == 45, "what proofs show to the contract has one width"
+    assert [
+        place
+        for place in range(len(canonical_bytes(plain)))
+        if canonical_bytes(plain)[place] != canonical_bytes(early)[place]
+    ] == [33]
+
+
+@pytest.mark.parametrize(("tokens", "plain", "early"), [
+    ((4, 5, 6, 7, 8, 4), True, True),
+    ((4, 5), False, True),
+    ((4, 9), True, True),
+    ((4, 9, 5), False, False),
+    ((4, 5, 6, 7, 8, 4, 5), False, False),
+])  # fmt: skip
+def test_a_verifier_takes_an_early_end_where_the_request_allows_it(
+    tokens: tuple[int, ...], plain: bool, early: bool
+) -> None:
+    for allowed, fine in ((False, plain), (True, early)):
+        report = judge_tokens(np.zeros(len(tokens)), tokens, request(may_end_early=allowed), 0.5)
+        assert report.end_ok is report.accepted is fine
+
+
+# ---- a node
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_nodes_sign_for_what_is_written_and_verifiers_accept_it(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    network = build(tmp_path, ends=ends)
+    ordered = await network.infer(network.order(may_end_early=True), until=3)
+    network.draw(await network.conclude(ordered))
+    assert [one.message.written for one in ordered.results] == [3] * len(ends)
+    for segment in range(len(ends)):
+        check = await network.check(ordered, segment)
+        assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.ACCEPT}
+
+
+async def test_a_node_signs_no_part_of_an_answer_whose_client_did_not_allow_it(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.infer(network.order(), until=3)
+    with pytest.raises(OutOfOrder, match="not ended"):
+        await network.conclude(ordered)
+
+
+# ---- a scheduler
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
+    made = TabScene(tmp_path)
+    made.start()
+    yield made
+    await made.stop()
+
+
+class SlowNodes:
+    """Nodes that write on only after ``go`` is set."""
+
+    def __init__(self, scene: TabScene) -> None:
+        self.go, self.asked = asyncio.Event(), 0
+        texts = scene.peers.texts
+
+        def held(node: Any) -> Any:
+            following, slow = texts(node), self
+
+            class Held:
+                async def next(self, wanted: WantedText, timeout: float, slowly: float) -> Any:
+                    slow.asked += 1
+                    await slow.go.wait()
+                    return await following.next(wanted, timeout, slowly)
+
+            return Held()
+
+        scene.peers.texts = held  # type: ignore[method-assign]
+
+
+def end_of(scene: TabScene, order: Hash32, salt: bytes) -> Any:
+    return scene.http.post(f"/v1/orders/0x{order.hex()}/end", headers={"troth-salt": "0x" + salt.hex()})
+
+
+async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) -> None:
+    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=60, may_end_early=True)
+    sending = asyncio.create_task(scene.send(asked))
+    await eventually(lambda: nodes.asked)
+    assert (await end_of(scene, asked.order_id, b"\x01" * 32)).status_code == 404, "a stranger knows no salt"
+    assert (await end_of(scene, asked.order_id, asked.submission.salt)).json() == {"ending": True}
+    nodes.go.set()
+    await sending
+    assert 1 < len(asked.tokens) < 60
+    assert asked.of("results")["reason"] == "length"
+    live(journey_of(scene, asked), view_of(scene, asked))
+    assert history_of(scene, asked).answered.results[-1].message.written == len(asked.tokens)
+    assert (await scene.show(asked))[-1]["complete"], "its check goes as any other"
+    assert (await end_of(scene, asked.order_id, asked.submission.salt)).status_code == 200, "again: nothing happens"
+
+
+async def test_an_answer_that_must_be_whole_is_not_ended(scene: TabScene) -> None:
+    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=20)
+    sending = asyncio.create_task(scene.send(asked))
+    await eventually(lambda: nodes.asked)
+    refused = await end_of(scene, asked.order_id, asked.submission.salt)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "ends_in_full")
+    nodes.go.set()
+    await sending
+    assert len(asked.tokens) == 20
+
+
+# ---- a client
+
+
+def held_open(scheduler: Any) -> Any:
+    """Lines that go on after the tokens once the scheduler is told to end."""
+
+    def tamper(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+        return [*lines[:-2], scheduler.ended, *lines[-2:]]
+
+    return tamper
+
+
+async def test_a_client_pays_for_what_was_written_when_it_wanted_no_more(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        whole = [one async for one in ask(stage.session, PROMPT, ALWAYS)]
+        stage.scheduler.writes, stage.scheduler.tamper = 5, held_open(stage.scheduler)
+        ending, updates = asyncio.Event(), []
+        async with aclosing(ask(stage.session, PROMPT, ALWAYS, ending=ending)) as answer:
+            async for update in answer:
+                updates.append(update)
+                if isinstance(update, TextUpdate):
+                    ending.set()
+        assert text_of(updates) == "hello"
+        (finished,) = (one for one in updates if isinstance(one, FinishedUpdate))
+        assert (finished.reason, finished.tokens) == ("length", 5)
+        assert ended(updates).outcome is OrderOutcome.CHECKED
+        assert 0 < ended(updates).fee < ended(whole).fee
+        assert stage.scheduler.calls_of.count("end") == 1
+        assert len(stage.session.journal.all()) == 2, "the rest is not ordered anew"
+
+
+async def test_an_answer_that_its_scheduler_cut_short_is_a_contradiction(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.writes = 5
+        with pytest.raises(OrderContradicted, match="does not end as the scheduler says"):
+            async for _ in ask(stage.session, PROMPT, ALWAYS):
+                pass
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+async def test_where_the_word_does_not_get_through_the_answer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_given: object) -> None:
+        raise SchedulerUnreachable("no way", "", "") from httpx.ConnectError("gone")
+
+    monkeypatch.setattr(MarketCalls, "end", lost)
+    async with toy_stage(tmp_path) as stage:
+        ending = asyncio.Event()
+        ending.set()
+        updates = [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
+        assert (text_of(updates), ended(updates).outcome) == ("hello world", OrderOutcome.CHECKED)
+
+
+# ---- the gateway
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_costs_no_more_once_its_stop_is_met(tmp_path: Path, stream: bool) -> None:
+    async with tab_gateway(tmp_path) as stage:
+        scheduler = stage.stage.scheduler
+        scheduler.writes, scheduler.tamper = 7, held_open(scheduler)
+        answer = await stage.post(
+            stop=["lo"], stream=stream, stream_options={"include_usage": True} if stream else None
+        )
+        pieces = said(answer.text)[:-1] if stream else [answer.json()]
+        choices = [one["choices"][0] for one in pieces if one["choices"]]
+        assert choices[-1]["finish_reason"] == "stop"
+        # Not what all of it might have cost.
+        usage = next(one["usage"] for one in reversed(pieces) if one.get("usage"))
+        assert usage["cost_units"] == str(stage.stage.session.journal.all()[0].fee)
+        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
+        (entry,) = stage.stage.session.journal.all()
+        assert len(json.loads(entry.evidence["tokens"])) == 7 < len(scheduler.answer)
+        assert scheduler.calls_of.count("end") == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reader_that_leaves_pays_for_no_more(
+    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
+    async with tab_gateway(tmp_path) as stage:
+        scheduler = stage.stage.scheduler
+        scheduler.writes, scheduler.tamper = 3, held_open(scheduler)
+        asked = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64, "stream": stream}
+        async with stage.client as client:
+            if stream:
+                async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
+                    async for line in answer.aiter_lines():
+                        if "hel" in line or "l" in line:
+                            break
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    await client.post("/v1/chat/completions", json=asked, timeout=0.5)
+        await eventually(lambda: "end" in scheduler.calls_of)
+        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
+        (entry,) = stage.stage.session.journal.all()
+        assert len(json.loads(entry.evidence["tokens"])) == 3
