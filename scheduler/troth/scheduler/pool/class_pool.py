@@ -46,6 +46,9 @@ UNMOVED_SECONDS = 900.0
 movable and has much memory, and never moves, would else have the others placed around what it does not host."""
 CLOSEST_REPORTS = 0.2
 """Seconds between two reports of one node; who reports faster is refused."""
+UNTRIED_ORDERS = 4
+"""Of the longest kind, that a node holds at once of which no answer was measured lately: it may claim any speed, and
+would have all orders that it is drawn for, as long as none of them ends."""
 
 
 class ReportRefused(SchedulerError):
@@ -60,11 +63,6 @@ class ClassNotServed(ReportRefused):
 
     code = "class_not_served"
     status = 404
-
-
-UNTRIED_ORDERS = 4
-"""Of the longest kind, that a node holds at once of which no answer was measured lately: it may claim any speed, and
-would have all orders that it is drawn for, as long as none of them ends."""
 
 
 class ClassPool:

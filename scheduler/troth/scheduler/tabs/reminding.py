@@ -34,8 +34,8 @@ ANSWER_SECONDS = 10.0
 ASKED_TOGETHER = 64
 LOOK_SECONDS = 1.0
 """How long one look waits for answers."""
-START_SECONDS = 10.0
-"""How long a start does. Who answers later is heard later."""
+START_SECONDS = 20.0
+"""For which a start waits for answers; whoever has not answered by then is heard beside the orders."""
 
 
 class NodeReminders:
@@ -158,7 +158,8 @@ class NodeReminders:
 async def reminded(
     database: SchedulerDatabase, node_tabs: NodeTabs, ledger: Ledger, operator: Operator, peers: Peers
 ) -> NodeReminders:
-    """Who asks, once all nodes were asked: before anything is admitted, so that old records are noticed."""
+    """Who asks, once nodes had time to answer: before anything is admitted, so that old records are noticed."""
     made = NodeReminders(database, node_tabs, ledger, operator, peers)
+    # Nodes that left long ago do not answer, and there may be thousands of them.
     await made.hear(made.with_tabs(), START_SECONDS)
     return made
