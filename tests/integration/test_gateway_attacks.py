@@ -125,7 +125,7 @@ async def test_a_hundred_requests_at_once_order_no_more_than_the_money_covers(tm
     async with tab_gateway(tmp_path / "priced") as stage:
         await stage.post()
         most = stage.stage.session.journal.all()[0].most
-    async with tab_gateway(tmp_path, concurrent=64, options={"deposit": 3 * most + most // 2}) as stage:
+    async with tab_gateway(tmp_path, concurrent=64, options={"deposit": 3 * most + most // 2, "stall": 300}) as stage:
         # The scheduler says nothing, so nothing of what was authorised is given back.
         stage.stage.scheduler.tamper = lambda _one, _lines: [None]
         journal = stage.stage.session.journal

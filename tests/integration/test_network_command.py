@@ -320,7 +320,9 @@ def test_what_cannot_be_is_refused_with_words(anvil: Anvil, payer: tuple[object,
     ):
         wrong.write_text(text)
         assert words in error("create", "--parameters", wrong, *payer)
-    assert "No network was created at this factory" in error("describe", "--factory", "0x" + "11" * 20, "--rpc", anvil.url)
+    assert "No network was created at this factory" in error(
+        "describe", "--factory", "0x" + "11" * 20, "--rpc", anvil.url
+    )
     assert "No contract lives there" in error("create", "--factory", "0x" + "11" * 20, *payer)
     history = "0x0000F90827F1C53a10cb7A02335B175320002935"
     assert "Another contract lives there" in error("create", "--factory", history, *payer)

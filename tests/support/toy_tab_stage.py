@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from support.byte_language import LANGUAGE
 from support.toy_market import CHAIN_ID, CLASS_ID, CONTRACTS, DEPOSIT, DOMAIN, FACTORY, PAYER, TABLE, World
 from support.toy_tab_scheduler import ToyScheduler
@@ -67,7 +68,9 @@ class Stage:
         return session_on(self.world, self.home, self.clients)
 
 
-def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[PayerSession, TabStore]:
+def session_on(
+    world: World, home: Home, clients: dict[Address, httpx.AsyncClient], stall: int = TABLE.stall
+) -> tuple[PayerSession, TabStore]:
     store = TabStore(home.tabs)
 
     async def connect(party: Party) -> MarketCalls:
@@ -80,7 +83,7 @@ def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClien
         journal=OrderJournal(store),
         keyring=Keyring(home, "password"),
         connect=connect,
-        table=TABLE,
+        table=msgspec.structs.replace(TABLE, stall=stall),
         language=LANGUAGE,
         class_id=CLASS_ID,
     )
@@ -89,9 +92,15 @@ def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClien
 
 @asynccontextmanager
 async def toy_stage(
-    folder: Path, *, schedulers: int = 1, ends: tuple[int, ...] = (2,), deposit: int = DEPOSIT, **options: Any
+    folder: Path,
+    *,
+    schedulers: int = 1,
+    ends: tuple[int, ...] = (2,),
+    deposit: int = DEPOSIT,
+    stall: int = TABLE.stall,
+    **options: Any,
 ) -> AsyncIterator[Stage]:
-    """Schedulers on sockets, a tab with each, and a session."""
+    """Schedulers on sockets, a tab with each, and a session, which waits ``stall`` seconds for a silent one."""
     world = World(ends)
     home = Home(folder)
     home.create()
@@ -103,7 +112,7 @@ async def toy_stage(
             server = await stack.enter_async_context(serving(serves))
             client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, verify=False)
             clients[toy.key.address] = await stack.enter_async_context(client)
-        session, store = session_on(world, home, clients)
+        session, store = session_on(world, home, clients, stall)
         stack.callback(store.close)
         opened = []
         for toy in toys:

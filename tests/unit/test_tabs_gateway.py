@@ -159,7 +159,7 @@ async def test_limits_of_cost_price_and_day_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_one_tab_serves_many_requests_at_once(tmp_path: Path) -> None:
-    async with tab_gateway(tmp_path) as stage:
+    async with tab_gateway(tmp_path, options={"stall": 300}) as stage:
         answers = await asyncio.gather(*(stage.post(n=2) for _ in range(8)))
         assert [answer.status_code for answer in answers] == [200] * 8
         numbers = sorted(entry.sequence for entry in stage.stage.session.journal.all())
