@@ -71,7 +71,7 @@ def step_in(query: str, values: Sequence[Any]) -> str | None:
             return str(values[2])
         case ["INSERT", "OR", "REPLACE", "INTO", "begun", *_]:
             return f"begun_{values[2]}"
-        case ["INSERT", "OR", "REPLACE", "INTO", "openings", *_]:
+        case ["INSERT", "INTO", "openings", *_]:
             return "opening"
         case ["INSERT", "OR", "REPLACE", "INTO", "tabs", *_]:
             return "voucher"

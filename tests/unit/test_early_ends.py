@@ -163,6 +163,9 @@ class SlowNodes:
                     await slow.go.wait()
                     return await following.next(wanted, timeout, slowly)
 
+                async def took_all(self, order: Hash32, start: int) -> bool:
+                    return await following.took_all(order, start)
+
             return Held()
 
         scene.peers.texts = held  # type: ignore[method-assign]

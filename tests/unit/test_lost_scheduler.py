@@ -194,6 +194,15 @@ async def test_nothing_is_promised_to_a_node_that_has_not_said_what_it_holds(sce
     assert (status, error["code"]) == (503, "no_paid_node")
 
 
+async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_being_made(scene: Scene) -> None:
+    """It was drawn, alive or not: else its scheduler would be convicted for a check that nobody made."""
+    asked = await scene.send(scene.asked())
+    unheard = verifiers_of(scene, asked)[0]
+    scene.context.node_tabs.promise_only_to({node for node in scene.nodes if node != unheard})
+    await scene.show(asked)
+    assert {verifier for _, verifier in history_of(scene, asked).verdicts} == set(verifiers_of(scene, asked))
+
+
 async def test_results_that_are_summoned_of_a_lost_order_are_asked_of_its_node(scene: Scene) -> None:
     asked = await scene.send(scene.asked(check_rate=250_000))
     node, event = history_of(scene, asked).admitted.nodes[0], summons(scene, asked, SummonsKind.RESULTS)
@@ -267,4 +276,4 @@ async def test_a_start_waits_only_so_long_for_nodes_that_do_not_answer(
     )
     for node in scene.nodes:
         with pytest.raises(InvalidVoucher, match="has not said yet"):
-            context.node_tabs.promise(node, cast(Any, None), cast(Any, None))
+            context.node_tabs.require_heard(node)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 
 from troth.protocol.errors import WireError
 from troth.protocol.hashing import keccak256
@@ -96,6 +97,40 @@ async def test_a_silent_text_loses_its_own_patience_only() -> None:
         await silent
     assert await asyncio.wait_for(follow(texts, C, 1), 1) == 1, "what was lost is not asked for any more"
     assert all(one.order != A for one in node.questions[-1])
+    await texts.close()
+
+
+async def test_what_a_node_gave_beside_what_was_taken_is_known_before_it_is_concluded() -> None:
+    """A question that another text's beginning sends is answered, too, and with more: its answer is dropped."""
+    held: list[asyncio.Event] = []
+
+    def two(wanted: WantedText) -> WrittenPart:
+        row = RowSignature(wanted.start + 1, bytes(32), bytes(32), bytes(65))
+        return replace(part(wanted), tokens=(7, 7), row=row, rows=bytes(16))
+
+    class Overlapping(ScriptedNode):
+        async def request(self, header: Proceed, payload: bytes, timeout: float) -> Frame:
+            wanted = decode_wanted(payload, header.texts)
+            held.append(asyncio.Event())
+            number = len(held)
+            await held[-1].wait()
+            told = [part(one) if number == 1 else two(one) for one in wanted]
+            return Frame(Decoded(len(told)), memoryview(encode_parts(told)))
+
+    texts = texts_of(Overlapping())
+    first = asyncio.create_task(texts.next(WantedText(A, 0), 5.0))
+    await eventually(lambda: len(held) == 1)
+    beside = asyncio.create_task(texts.next(WantedText(B, 0), 5.0))
+    await eventually(lambda: len(held) == 2)
+    held[0].set()
+    assert (await first).tokens == (7,)
+    asked = asyncio.create_task(texts.took_all(A, 1))
+    await asyncio.sleep(0)
+    assert not asked.done(), "a question about it is open"
+    held[1].set()
+    assert (await beside).tokens == (7, 7)
+    assert not await asked
+    assert await texts.took_all(A, 2)
     await texts.close()
 
 

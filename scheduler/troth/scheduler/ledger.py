@@ -8,6 +8,7 @@ from troth.cases.courtroom import LiveCourtroom
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.records import TransactionReceipt
 from troth.chain.tokens import approvals_in_asset
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall, view
@@ -31,6 +32,7 @@ class MarketLedger:
         self._follower = follower
         self._key = key
         self._spending = asyncio.Lock()
+        self._under_way = 0
         self.courtroom = LiveCourtroom(market, follower, key)
 
     @property
@@ -73,15 +75,23 @@ class MarketLedger:
         ``spends``: what it takes of the asset, for which a token is approved first.
         """
         if spends and self.parameters.asset != NO_ADDRESS:
-            # One approval replaces another: two deposits at once would leave one of them without.
-            async with self._spending:
-                for approval in await approvals_in_asset(self._market, self._key.address, spends):
-                    await self._market.execute(approval, self._key)
-                receipt = await self._market.execute(call, self._key)
+            receipt = await self._execute_approved(call, spends)
         else:
             receipt = await self._market.execute(call, self._key)
         await self._follower.reach(receipt.block, FOLLOW_SECONDS)
         return receipt.block
+
+    async def _execute_approved(self, call: PartCall, spends: int) -> TransactionReceipt:
+        """One approval replaces another, so each is for all deposits that are under way. Those that wait share one, and
+        are sent side by side: one after the other, the last of many objections would come too late."""
+        self._under_way += spends
+        try:
+            async with self._spending:
+                for approval in await approvals_in_asset(self._market, self._key.address, self._under_way):
+                    await self._market.execute(approval, self._key)
+            return await self._market.execute(call, self._key)
+        finally:
+            self._under_way -= spends
 
     async def is_contract(self, account: Address) -> bool:
         """Whether code lies at an address; whatever is sent to another does nothing, and is paid for."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ SETTLE_SECONDS = 0.002
 """How long a question waits for other texts that have just been told something, too."""
 PACE_SECONDS = 0.01
 """Between two questions of which the second one takes the first one's place."""
+DROPPED_TEXTS = 4_096
+"""Of which it is remembered how much of them came too late."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,9 @@ class NodeTexts:
         self._waiting: dict[Hash32, _Waiting] = {}
         self._begun = asyncio.Event()
         self._asking: asyncio.Task[None] | None = None
-        self._questions: set[asyncio.Task[int]] = set()
+        self._questions: dict[asyncio.Task[int], frozenset[Hash32]] = {}
+        self._dropped: OrderedDict[Hash32, int] = OrderedDict()
+        """Up to which position the node gave a text in answers that came too late to be taken."""
         self._several = False
         self._broken = False
         self._heard = float("-inf")
@@ -94,6 +99,14 @@ class NodeTexts:
                 what = "The node answers, and has too much to do: it wrote nothing of this text"
                 raise ChannelTimeout(f"{what} within {slow:g} s")
 
+    async def took_all(self, order: Hash32, start: int) -> bool:
+        """Whether all that the node gave of a text ends before ``start``, once no question about it is open: it
+        concludes no less than it gave, and two questions that overlap are both answered."""
+        about = [question for question, orders in self._questions.items() if order in orders]
+        if about:
+            await asyncio.wait(about)
+        return self._dropped.get(order, 0) <= start
+
     @property
     def idle(self) -> bool:
         """Whether nobody waits for a text."""
@@ -115,8 +128,8 @@ class NodeTexts:
             if not wanted:
                 continue
             question = asyncio.create_task(self._ask(wanted))
-            self._questions.add(question)
-            question.add_done_callback(self._questions.discard)
+            self._questions[question] = frozenset(one.order for one in wanted)
+            question.add_done_callback(lambda done: self._questions.pop(done, None))
             begun = asyncio.ensure_future(self._begun.wait())
             try:
                 await asyncio.wait({question, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -168,12 +181,21 @@ class NodeTexts:
     def _tell(self, endpoint: str, part: DecodedPart) -> None:
         waiting = self._waiting.get(part.order)
         if waiting is None or waiting.wanted.start != part.start or waiting.answer.done():
-            return  # it was told by an answer to an earlier question, or has lost its patience
+            # It was told by an answer to an earlier question, or has lost its patience.
+            if isinstance(part, WrittenPart):
+                self._note_dropped(part)
+            return
         if isinstance(part, HaltedPart):
             waiting.answer.set_exception(remote_failure(endpoint, part.failure))
         else:
             waiting.answer.set_result(part)
         del self._waiting[part.order]
+
+    def _note_dropped(self, part: WrittenPart) -> None:
+        self._dropped[part.order] = max(self._dropped.get(part.order, 0), part.start + len(part.tokens))
+        self._dropped.move_to_end(part.order)
+        if len(self._dropped) > DROPPED_TEXTS:
+            self._dropped.popitem(last=False)
 
     def _fail(self, wanted: Sequence[WantedText], error: Exception) -> None:
         for one in wanted:

@@ -67,7 +67,10 @@ async def chat(  # noqa: PLR0917
                     conversation.resume(resume)
                 await talk(conversation, Typing(home.folder / "typed"))
         except asyncio.CancelledError:
-            open_orders, are_over = [one for one in run.session.journal.all() if one.phase in RUNNING], False
+            journal, are_over = run.session.journal, False
+            # Not those of another process of this home, which would take their early end for the scheduler's lie.
+            running_here = [one for one in journal.all() if one.phase in RUNNING]
+            open_orders = [one for one in running_here if journal.take(one.identifier)]
             try:
                 are_over = await end_answers(run.session, open_orders)
             finally:

@@ -191,13 +191,15 @@ def _concluded(
     (result, imprints), seat = said, session.seat
     session.trace = _kept(context, session, made, rows)
     keep_read(context, session, made)
-    if seat.ordered is not None and seat.ordered.may_end_early and made.positions < session.rows.positions:
-        ahead = worth_so_far(session) - worth_so_far(session, made.positions)
-        context.stores.books.ran_ahead(seat.promise.message.tab, ahead)
     place, word = (seat.order_id, seat.index), b""
     if imprints is not None:
         word = context.stores.words.sign_once(place, IMPRINTS, imprints, lambda: context.operator.sign(imprints))
-    return _sign(context, session, result), word
+    signed = _sign(context, session, result)
+    if seat.ordered is not None and seat.ordered.may_end_early and made.positions < session.rows.positions:
+        # Once: where the disk took no signature, all of it is asked for again.
+        ahead = worth_so_far(session) - worth_so_far(session, made.positions)
+        context.stores.books.ran_ahead(seat.promise.message.tab, ahead)
+    return signed, word
 
 
 def keep_read(context: NodeContext, session: SegmentSession, made: StoredTrace) -> None:

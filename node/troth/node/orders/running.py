@@ -367,8 +367,8 @@ class RunningNode:
             nonlocal seen
             block = follower.block
             if block != seen:
-                await context.write(lambda: context.stores.words.note_block(block))
                 await keeper.step()
+                await context.write(lambda: context.stores.words.note_block(block))
                 seen = block
 
         court = self._court

@@ -2,8 +2,9 @@
 
 A node believes none of a scheduler's words that goes backwards, and takes on nothing under a number that it knows. So a
 scheduler that began anew would be refused by every node that it ever paid. All that is shown here was signed by the
-scheduler itself. A node that shows an older word, or hides a promise, gains nothing: owed is the largest sum that was
-ever shown, and never the sum of two.
+scheduler itself, and owed is the largest sum that was ever shown, never the sum of two. A node that hides a promise
+loses it. One that shows old promises, and signs results for them only now, is paid what they bound: records that could
+contradict it are lost.
 """
 
 from __future__ import annotations

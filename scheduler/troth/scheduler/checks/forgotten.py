@@ -24,7 +24,7 @@ from troth.protocol.market.signed import Promise, Result, Verdict, Work
 from troth.protocol.market.state import SummonsRecord
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.market.views import parameters_of, rules_in
-from troth.protocol.types import Address, Segment, segments_from_ends, unpack_ends
+from troth.protocol.types import Address, Hash32, Segment, segments_from_ends, unpack_ends
 from troth.protocol.wire_market import Conclude, Judge
 from troth.scheduler.orders.context import SchedulerContext
 from troth.transport.errors import OverlayError
@@ -110,11 +110,22 @@ async def _results(context: SchedulerContext, state: SummonsState) -> tuple[Sign
         for node in members
     ]
     answers = [one for one in await asyncio.gather(*asked) if one is not None]
-    # A result is signed once; who shows another's order or segment is left out.
-    found = {one.message.segment: one for one in answers if one.message.order == state.order}
-    results = [found[segment] for segment in range(len(groups)) if segment in found]
-    named = messages.results_hash([one.message for one in results])
-    return tuple(results) if len(results) == len(groups) and named == state.results else None
+    # Members that were not admitted may sign results of their own: the draw's hash says which are meant.
+    shown = [[one for one in answers if _is_about(one.message, state.order, segment)] for segment in range(len(groups))]
+
+    def meant() -> tuple[Signed[Result], ...] | None:
+        tried = islice(product(*shown), MOST_TRIED)
+        return next((some for some in tried if _named(some) == state.results), None)
+
+    return await asyncio.to_thread(meant)
+
+
+def _is_about(result: Result, order: Hash32, segment: int) -> bool:
+    return (result.order, result.segment) == (order, segment)
+
+
+def _named(results: Sequence[Signed[Result]]) -> Hash32:
+    return messages.results_hash([one.message for one in results])
 
 
 def _verifiers(context: SchedulerContext, record: SummonsRecord, results: Sequence[Signed[Result]]) -> DrawnSeats:

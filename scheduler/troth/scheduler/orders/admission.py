@@ -387,6 +387,7 @@ def _promises(asked: _CheckedOrder, nodes: Sequence[Address]) -> tuple[tuple[Sig
     statements: list[Statement] = []
     for segment, node in enumerate(nodes):
         try:
+            context.node_tabs.require_heard(node)
             promised, more = context.node_tabs.promise(node, _wanted(asked, node, segment), _tab_state(context, node))
         except InvalidVoucher as error:
             _withdraw(context, nodes, made)

@@ -111,6 +111,10 @@ class Hop:
         self.decoding = (now - self._alone_since) / self._decoded
         return part
 
+    async def took_all(self, start: int) -> bool:
+        """Whether the only segment gave nothing from ``start`` on, so that it can be concluded there."""
+        return await self._context.peers.texts(self.node).took_all(self._session.order_id, start)
+
     async def conclude(self, positions: int, written: int, payload: bytes, timeout: float) -> Frame:
         """Ask for the result of ``positions`` rows; raises NodeFailed."""
         header = Conclude(self._session.order_id, self.segment, positions, written)

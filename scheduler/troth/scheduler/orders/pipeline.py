@@ -99,7 +99,7 @@ class PipelineRun:
         hop, finished, start = self._hops[0], rows.finished, rows.start + rows.count
         assert rows.token is not None  # as above
         last = rows.token
-        while finished is None and not self.no_more.is_set():
+        while finished is None and not (self.no_more.is_set() and await hop.took_all(start)):
             part = await self._checking_meanwhile(hop.proceed(start, self._patience.token, self._patience.slow))
             chosen = part.tokens
             logprobs = part.logprobs or [UNSET] * len(chosen)

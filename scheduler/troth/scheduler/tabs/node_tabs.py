@@ -101,7 +101,7 @@ class NodeTabs:
         return self._tabs[node]
 
     def promise_only_to(self, heard: set[Address]) -> None:
-        """From now on nothing is promised to a node that is not in ``heard``: it has not said what it holds."""
+        """From now on no order goes to a node that is not in ``heard``: it has not said what it holds."""
         self._heard = heard
 
     def note_refusal(self, node: Address, error: Exception) -> None:
@@ -110,20 +110,26 @@ class NodeTabs:
             self._heard.discard(node)
 
     def is_heard(self, node: Address) -> bool:
-        """Whether something may be promised to a node: it has said what it holds, or need not."""
+        """Whether a node may be chosen for an order: it has said what it holds, or need not."""
         return self._heard is None or node in self._heard
 
+    def require_heard(self, node: Address) -> None:
+        """Raise InvalidVoucher where no order may go to a node."""
+        if not self.is_heard(node):
+            what = "The node has not said yet what was promised to it before"
+            raise InvalidVoucher(what, node, "Try again once it is connected.")
+
     def covers(self, node: Address, price: int, state: TabState) -> bool:
-        """Whether a promise could be made now."""
+        """Whether an order could be promised now."""
         return self.is_heard(node) and tabs.covers_next(self.held(node).book, price, state)
 
     def promise(
         self, node: Address, wanted: Callable[[Hash32, int], Promise], state: TabState
     ) -> tuple[Signed[Promise], list[Statement]]:
-        """Promise with the next number; ``wanted`` makes it from tab and number. Raises InvalidVoucher."""
-        if not self.is_heard(node):
-            what = "The node has not said yet what was promised to it before"
-            raise InvalidVoucher(what, node, "Try again once it is connected.")
+        """Promise with the next number; ``wanted`` makes it from tab and number. Raises InvalidVoucher.
+
+        Also to a node that was not heard: verifiers are drawn, and one that refuses the word counts as silent.
+        """
         held = self.held(node)
         price = wanted(held.book.tab, 0).price
         held.book, number = tabs.order_next(held.book, price, state)
