@@ -66,11 +66,15 @@ async def end_answers(session: PayerSession, entries: Iterable[OrderRecord]) -> 
     """Have no more written of the answers of these orders; whether all their schedulers took the word in time."""
     try:
         async with asyncio.timeout(END_SECONDS):
-            await asyncio.gather(*[_end_answer(session, entry) for entry in entries])
-    except FAILURES as error:
-        _log.info("an answer goes on to its end: %s", error)
+            told = await asyncio.gather(*[_end_answer(session, entry) for entry in entries], return_exceptions=True)
+    except TimeoutError:
         return False
-    return True
+    failed = [one for one in told if one is not None]
+    for error in failed:
+        if not isinstance(error, FAILURES):
+            raise error
+        _log.info("an answer goes on to its end: %s", error)
+    return not failed
 
 
 async def _end_answer(session: PayerSession, entry: OrderRecord) -> None:

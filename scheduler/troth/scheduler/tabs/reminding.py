@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
 ASKED_TOGETHER = 64
+NODE_SECONDS = 60.0
+"""For all pages of one node, which holds a place meanwhile."""
 LOOK_SECONDS = 1.0
 """How long one look waits for answers."""
 START_SECONDS = 20.0
@@ -95,9 +97,9 @@ class NodeReminders:
             if node in self._tried and not self._peers.channel(node).connected:
                 return  # connections are looked after elsewhere
             self._tried.add(node)
-            async with self._places:
+            async with self._places, asyncio.timeout(NODE_SECONDS):
                 await self._take(node, await self._asked(node))
-        except (OverlayError, ProtocolError, StorageFailed) as error:
+        except (OverlayError, ProtocolError, StorageFailed, TimeoutError) as error:
             log.info("%s has not said what was promised to it: %s", node, error)
             return
         self._heard.add(node)
