@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from troth.cases.courtroom import LiveCourtroom
 from troth.chain.keystore import Key
@@ -24,6 +26,15 @@ FOLLOW_SECONDS = 60.0
 """Until the block of an own receipt has been followed."""
 
 
+@dataclass(slots=True)
+class _Approved:
+    """A call that takes tokens, and what becomes of it."""
+
+    call: PartCall
+    spends: int
+    sent: asyncio.Future[TransactionReceipt] = field(default_factory=asyncio.Future)
+
+
 class MarketLedger:
     """Reads what was followed; sends with the operator's key. ``courtroom``: the chain as cases need it."""
 
@@ -32,7 +43,7 @@ class MarketLedger:
         self._follower = follower
         self._key = key
         self._spending = asyncio.Lock()
-        self._under_way = 0
+        self._waiting: list[_Approved] = []
         self.courtroom = LiveCourtroom(market, follower, key)
 
     @property
@@ -82,16 +93,32 @@ class MarketLedger:
         return receipt.block
 
     async def _execute_approved(self, call: PartCall, spends: int) -> TransactionReceipt:
-        """One approval replaces another, so each is for all deposits that are under way. Those that wait share one, and
-        are sent side by side: one after the other, the last of many objections would come too late."""
-        self._under_way += spends
-        try:
-            async with self._spending:
-                for approval in await approvals_in_asset(self._market, self._key.address, self._under_way):
-                    await self._market.execute(approval, self._key)
-            return await self._market.execute(call, self._key)
-        finally:
-            self._under_way -= spends
+        """One approval replaces another, so one is made for all calls that wait, and these are sent side by side: one
+        after the other, the last of many objections would come too late."""
+        own = _Approved(call, spends)
+        self._waiting.append(own)
+        async with self._spending:
+            if not own.sent.done():
+                together, self._waiting = self._waiting, []
+                try:
+                    await self._send_approved(together)
+                except BaseException:
+                    # Whoever was cancelled, or could not approve, leaves the others to the next one.
+                    self._waiting = [one for one in together if one is not own and not one.sent.done()] + self._waiting
+                    raise
+        return own.sent.result()
+
+    async def _send_approved(self, together: Sequence[_Approved]) -> None:
+        total = sum(one.spends for one in together)
+        for approval in await approvals_in_asset(self._market, self._key.address, total):
+            await self._market.execute(approval, self._key)
+        sending = [self._market.execute(one.call, self._key) for one in together]
+        for one, outcome in zip(together, await asyncio.gather(*sending, return_exceptions=True), strict=True):
+            if isinstance(outcome, BaseException):
+                one.sent.set_exception(outcome)
+                one.sent.exception()  # its caller may be gone
+            else:
+                one.sent.set_result(outcome)
 
     async def is_contract(self, account: Address) -> bool:
         """Whether code lies at an address; whatever is sent to another does nothing, and is paid for."""
