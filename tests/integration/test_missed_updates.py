@@ -18,7 +18,8 @@ from troth.committee.rating import requests as rating_requests
 from troth.committee.rating.epochs import ExaminedList
 from troth.committee.rating.evidence import KnownEvidence
 from troth.committee.rating.missed import ADDED_UP, LISTED, missed_list, others_evidence
-from troth.committee.rating.requests import LARGEST_REPLY, MemberCalls, announced_by_member
+from troth.committee.rating.requests import LARGEST_REPLY, MemberCalls
+from troth.committee.requests import announced_by_member
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.credit import MOST
