@@ -218,6 +218,10 @@ async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
         assert stage.scheduler.calls_of.count("end") == 3, "the order of before is told once more: nothing happens"
         assert f"at most {ASSET.show(entries[-1].most)}" in said[0], "all of it is paid"
         assert ASSET.show(sum(one.most for one in entries)) in said[1], "both are"
+        stage.session.journal.hold(entries[0].identifier)
+        with pytest.raises(asyncio.CancelledError):
+            await terminal.chat(*given, as_json=False)
+        assert stage.scheduler.calls_of.count("end") == 5, "one of three is another process's, which reads it"
         admitted = entries[-1].read("admitted", Admitted)
         assert admitted is not None
         last = admitted.admission.message.block_number + PARAMETERS.lag // 2

@@ -74,6 +74,8 @@ async def chat(  # noqa: PLR0917
             try:
                 are_over = await end_answers(run.session, open_orders)
             finally:
+                for one in open_orders:
+                    journal.release(one.identifier)  # the next command follows it at once
                 say("\n" + interrupted(run.session, run.asset, open_orders, are_over=are_over))
             raise
 
