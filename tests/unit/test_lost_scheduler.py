@@ -198,7 +198,7 @@ async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_be
     """It was drawn, alive or not: else its scheduler would be convicted for a check that nobody made."""
     asked = await scene.send(scene.asked())
     unheard = verifiers_of(scene, asked)[0]
-    scene.context.node_tabs.promise_only_to({node for node in scene.nodes if node != unheard})
+    scene.context.node_tabs.order_only_from({node for node in scene.nodes if node != unheard})
     await scene.show(asked)
     assert {verifier for _, verifier in history_of(scene, asked).verdicts} == set(verifiers_of(scene, asked))
 

@@ -100,7 +100,7 @@ class NodeTabs:
             self._tabs[node] = NodeTab(tab, PayerBook(messages.tab_id(tab)))
         return self._tabs[node]
 
-    def promise_only_to(self, heard: set[Address]) -> None:
+    def order_only_from(self, heard: set[Address]) -> None:
         """From now on no order goes to a node that is not in ``heard``: it has not said what it holds."""
         self._heard = heard
 

@@ -2,8 +2,8 @@
 
 Records may be lost with their disk, or be a copy of yesterday. Nodes refuse words that go backwards, and numbers that
 they know, so that nobody would serve this scheduler any more. And it could admit an order a second time, which
-convicts. So it promises nothing to a node that it has not heard, goes on from what nodes hold, and takes no order over
-a block from before it learned that its own records are behind.
+convicts. So it sends no order to a node that it has not heard, goes on from what nodes hold, and takes no order over a
+block from before it learned that its own records are behind.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class NodeReminders:
         self._places = asyncio.Semaphore(ASKED_TOGETHER)
         behind = database.behind()
         node_tabs.fence = 0 if behind < 0 else min(behind, ledger.block) + DRAW_AGE
-        node_tabs.promise_only_to(self._heard)
+        node_tabs.order_only_from(self._heard)
 
     async def hear(self, nodes: Iterable[Address], seconds: float = LOOK_SECONDS) -> None:
         """Ask whoever has not answered yet, and wait a little for the answers; whoever is still asked is not asked
