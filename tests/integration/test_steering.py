@@ -203,7 +203,7 @@ def test_in_bfloat16_a_row_that_passes_turns_tokens_and_who_computes_all_layers_
             continue
         turned += 1
         lost = losses(logits[None], [token], Sampling(0.0, 1.0), seed=ZERO_HASH, first_position=position)
-        request = SimpleNamespace(end_tokens=(), max_tokens=1)
+        request = SimpleNamespace(end_tokens=(), max_tokens=1, may_end_early=False)
         assert not judge_tokens(lost.whole, [token], request, cuts.margin_cut / 1e6).accepted  # type: ignore[arg-type]
     assert turned, "some are turned: else this tests nothing"
 
