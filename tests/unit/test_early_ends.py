@@ -20,7 +20,7 @@ from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
 from support.toy_tab_gateway import MESSAGES, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
-from support.toy_tab_stage import toy_stage
+from support.toy_tab_stage import Stage, restarted, toy_stage
 from support.waiting import eventually
 from unit.test_promised_numbers import ordered_of
 from unit.test_scheduler_orders import journey_of
@@ -30,6 +30,7 @@ from troth.client.errors import SchedulerUnreachable
 from troth.client.gateway import application
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
+from troth.client.orders.ending import end_answers
 from troth.client.orders.failing import OrderContradicted
 from troth.client.orders.journal import Phase
 from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
@@ -237,10 +238,75 @@ async def test_an_answer_that_its_scheduler_cut_short_is_a_contradiction(tmp_pat
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.writes = 5
         with pytest.raises(OrderContradicted, match="does not end as the scheduler says"):
-            async for _ in ask(stage.session, PROMPT, ALWAYS):
-                pass
+            await ask_whole(stage)
         (entry,) = stage.session.journal.all()
         assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+def silent_after_its_tokens(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+    return [*lines[:-2], None, *lines[-2:]]
+
+
+async def left_behind(stage: Stage, ending: asyncio.Event, *, told: bool) -> ToyOrder:
+    """An order whose process goes away after its tokens, having asked for its end or not; a keeper took it up again."""
+    stage.scheduler.writes, stage.scheduler.tamper = 5, silent_after_its_tokens
+    async with aclosing(ask(stage.session, PROMPT, ALWAYS, ending=ending)) as answer:
+        async for update in answer:
+            if isinstance(update, TextUpdate) and update.text == "o":
+                break
+            if told and isinstance(update, TextUpdate):
+                ending.set()
+                await eventually(lambda: "end" in stage.scheduler.calls_of)
+    (order,) = stage.scheduler.orders.values()
+    order.lines.remove(None)
+    await restarted(stage, 2)
+    return order
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_an_order_of_a_process_that_died_ends_early_only_where_its_client_had_asked(
+    tmp_path: Path, told: bool
+) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await left_behind(stage, asyncio.Event(), told=told)
+        (entry,) = stage.session.journal.all()
+        if told:
+            assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+            assert len(entry.tokens) == 5
+        else:
+            assert entry.failure is not None
+            assert "does not end as the scheduler says" in entry.failure
+            assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+async def test_the_wish_for_an_end_is_written_down_before_anybody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies in between must take what its scheduler did on its word."""
+    async with toy_stage(tmp_path) as stage:
+        seen = []
+
+        async def told(_calls: MarketCalls, order: Hash32, _salt: Hash32) -> None:
+            seen.append(stage.session.journal.entry(order).asked_to_end)
+
+        monkeypatch.setattr(MarketCalls, "end", told)
+        ending = asyncio.Event()
+        async with aclosing(ask(stage.session, PROMPT, ALWAYS, ending=ending)) as answer:
+            async for update in answer:
+                if isinstance(update, TextUpdate):
+                    ending.set()
+                    await eventually(lambda: seen)
+        assert seen == [True]
+        await ask_whole(stage)
+        entry = stage.session.journal.all()[0]
+        assert not entry.asked_to_end
+        assert await end_answers(stage.session, [entry])
+        assert seen == [True, True], "so is that of whoever interrupts a client"
+
+
+async def ask_whole(stage: Stage) -> None:
+    async for _ in ask(stage.session, PROMPT, ALWAYS):
+        pass
 
 
 async def test_where_the_word_does_not_get_through_the_answer_goes_on(
