@@ -18,7 +18,7 @@ import pytest
 from support.order_market import ASK
 from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
-from support.toy_tab_gateway import MESSAGES, said, tab_gateway
+from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from support.waiting import eventually
@@ -28,11 +28,13 @@ from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
 
 from troth.client.errors import SchedulerUnreachable
 from troth.client.gateway import application
+from troth.client.gateway.ledger import today
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.ending import end_answers
-from troth.client.orders.failing import OrderContradicted
+from troth.client.orders.failing import OrderContradicted, OrderFailed
 from troth.client.orders.journal import Phase
+from troth.client.orders.session import TabContext
 from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
 from troth.node.errors import OutOfOrder
 from troth.node.orders.context import LendingLimits
@@ -304,6 +306,10 @@ async def test_the_wish_for_an_end_is_written_down_before_anybody_is_told(
         assert seen == [True, True], "so is that of whoever interrupts a client"
 
 
+async def whole_answer(stage: TabGateway) -> str:
+    return str((await stage.post()).json()["choices"][0]["message"]["content"])
+
+
 async def ask_whole(stage: Stage) -> None:
     async for _ in ask(stage.session, PROMPT, ALWAYS):
         pass
@@ -317,13 +323,83 @@ async def test_where_the_word_does_not_get_through_the_answer_goes_on(
 
     monkeypatch.setattr(MarketCalls, "end", lost)
     async with toy_stage(tmp_path) as stage:
-        ending = asyncio.Event()
-        ending.set()
-        updates = [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
+        ending, updates = asyncio.Event(), []
+        async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+            updates.append(update)
+            ending.set()
         assert (text_of(updates), ended(updates).outcome) == ("hello world", OrderOutcome.CHECKED)
 
 
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_nothing_is_ordered_for_a_reader_that_has_left(tmp_path: Path, meanwhile: bool) -> None:
+    async with toy_stage(tmp_path) as stage:
+        scheduler, ending = stage.scheduler, asyncio.Event()
+        scheduler.delay = 0.2
+        if not meanwhile:
+            ending.set()
+        asking = asyncio.create_task(updates_of(stage, ending))
+        if meanwhile:
+            await eventually(lambda: "prices" in scheduler.calls_of)
+            ending.set()
+        assert await asking == []
+        assert "order" not in scheduler.calls_of
+        assert (stage.session.journal.all(), stage.book().authorised) == ([], 0)
+
+
+async def test_an_order_that_failed_is_not_followed_by_one_for_a_reader_that_has_left(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        failed = {"type": "failed", "code": "node_failed", "message": "its node is gone", "remedy": ""}
+        for scheduler in stage.schedulers:
+            scheduler.tamper = lambda _one, lines: [lines[0], failed]
+        ending, place = asyncio.Event(), stage.session.open_tab_context
+        placed: list[Any] = []
+
+        async def placing(tab_context: TabContext) -> Any:
+            if placed:
+                ending.set()
+            placed.append(tab_context)
+            return await place(tab_context)
+
+        stage.session.open_tab_context = placing  # type: ignore[method-assign]
+        with pytest.raises(OrderFailed, match="its node is gone"):
+            await updates_of(stage, ending)
+        assert (len(placed), len(stage.session.journal.all())) == (2, 1)
+
+
+async def updates_of(stage: Stage, ending: asyncio.Event) -> list[Any]:
+    return [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
+
+
 # ---- the gateway
+
+
+async def test_the_gateway_orders_nothing_for_a_reader_that_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
+    async with tab_gateway(tmp_path, keep_alive=0.05) as stage:
+        session, gateway = stage.stage.session, stage.gateway.gateway
+        place, left, asked = session.open_tab_context, asyncio.Event(), []
+
+        async def placing(tab_context: TabContext, **options: Any) -> Any:
+            # The first look is for the price, before the request is taken in.
+            asked.append(tab_context)
+            if len(asked) > 1:
+                await left.wait()
+            return await place(tab_context, **options)
+
+        session.open_tab_context = placing  # type: ignore[method-assign]
+        async with stage.client as client:
+            wanted = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64}
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/v1/chat/completions", json=wanted, timeout=0.5)
+        assert gateway.ledger.spent(today()) > 0
+        await eventually(lambda: not gateway.delivered)
+        left.set()
+        await eventually(lambda: gateway.ledger.spent(today()) == 0)
+        assert "order" not in stage.stage.scheduler.calls_of
+        assert session.journal.all() == []
+        assert await whole_answer(stage) == "hello world", "its place is free"
 
 
 @pytest.mark.parametrize("stream", [False, True])
