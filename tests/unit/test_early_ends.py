@@ -18,6 +18,9 @@ import pytest
 from support.order_market import ASK
 from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
+from support.toy_entry import said as said_by_node
+from support.toy_entry import toy_entry
+from support.toy_market import NODE_KEYS
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, restarted, toy_stage
@@ -36,16 +39,20 @@ from troth.client.orders.failing import OrderContradicted, OrderFailed
 from troth.client.orders.journal import Phase
 from troth.client.orders.session import TabContext
 from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
+from troth.node.direct.hearing import WORD_LIMIT
+from troth.node.direct.listening import AnswerListening
 from troth.node.errors import OutOfOrder
 from troth.node.orders.context import LendingLimits
-from troth.protocol.market import prices
+from troth.protocol.market import canonical, prices
 from troth.protocol.market.life import live
-from troth.protocol.market.messages import tab_id
-from troth.protocol.market.signed import Opinion, Work
+from troth.protocol.market.messages import Signed, tab_id
+from troth.protocol.market.signed import Opinion, Result, Work
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes, request_terms
+from troth.protocol.tensors import TOKEN_BYTES
 from troth.protocol.tokens import judge_tokens
 from troth.protocol.types import Hash32
 from troth.protocol.wire_decoding import WantedText
+from troth.protocol.wire_group import Listen
 
 SALT = Hash32(b"\x05" * 32)
 
@@ -139,6 +146,23 @@ async def test_what_a_node_wrote_ahead_of_an_early_end_counts_as_forfeited(tmp_p
     assert books.forfeited(tab) == before, "a whole answer leaves nothing"
 
 
+async def test_whoever_listens_to_a_node_hears_its_result_where_the_answer_ends_early(tmp_path: Path) -> None:
+    """And nothing that the node wrote beyond that."""
+    network = build(tmp_path, limits=LendingLimits(unpaid=10**6))
+    ordered = await network.infer(network.order(may_end_early=True, max_tokens=40), until=2)
+    node, session = network.nodes[ordered.nodes[0]], session_of(network, ordered)
+    listening = AnswerListening(node.context, patience=2.0)
+    listening.began(session)
+    await eventually(lambda: session.rows.positions > ordered.positions + 8)
+    (result,) = (await network.conclude(ordered)).results
+    for start in (0, 1, 2, 7):
+        # Who has heard what was written ahead hears the end, too.
+        heard, payload = await listening.listen(Listen(ordered.order_id, session.seat.salt, start))
+        assert (heard.count, heard.finished) == (max(2 - start, 0), "length")
+        rest = payload[heard.count * TOKEN_BYTES :]
+        assert canonical.decode(Signed[Result], rest, WORD_LIMIT) == result
+
+
 # ---- a scheduler
 
 
@@ -153,9 +177,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
 class SlowNodes:
     """Nodes that write on only after ``go`` is set."""
 
-    def __init__(self, scene: TabScene) -> None:
+    def __init__(self, peers: Any) -> None:
         self.go, self.asked = asyncio.Event(), 0
-        texts = scene.peers.texts
+        texts = peers.texts
 
         def held(node: Any) -> Any:
             following, slow = texts(node), self
@@ -171,7 +195,7 @@ class SlowNodes:
 
             return Held()
 
-        scene.peers.texts = held  # type: ignore[method-assign]
+        peers.texts = held
 
 
 def end_of(scene: TabScene, order: Hash32, salt: bytes) -> Any:
@@ -179,7 +203,7 @@ def end_of(scene: TabScene, order: Hash32, salt: bytes) -> Any:
 
 
 async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) -> None:
-    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=60, may_end_early=True)
+    nodes, asked = SlowNodes(scene.peers), scene.asked(max_tokens=60, may_end_early=True)
     sending = asyncio.create_task(scene.send(asked))
     await eventually(lambda: nodes.asked)
     assert (await end_of(scene, asked.order_id, b"\x01" * 32)).status_code == 404, "a stranger knows no salt"
@@ -195,7 +219,7 @@ async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) 
 
 
 async def test_an_answer_that_must_be_whole_is_not_ended(scene: TabScene) -> None:
-    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=20)
+    nodes, asked = SlowNodes(scene.peers), scene.asked(max_tokens=20)
     sending = asyncio.create_task(scene.send(asked))
     await eventually(lambda: nodes.asked)
     refused = await end_of(scene, asked.order_id, asked.submission.salt)
@@ -304,6 +328,41 @@ async def test_the_wish_for_an_end_is_written_down_before_anybody_is_told(
         assert not entry.asked_to_end
         assert await end_answers(stage.session, [entry])
         assert seen == [True, True], "so is that of whoever interrupts a client"
+
+
+@pytest.mark.parametrize("entry_is_heard", [True, False])
+async def test_an_answer_that_entered_at_a_node_ends_early_too(tmp_path: Path, entry_is_heard: bool) -> None:
+    """Its node tells tokens that the scheduler never asked for; they are neither paid nor counted."""
+    async with toy_stage(tmp_path) as stage, toy_entry(stage, nodes=tuple(NODE_KEYS)) as entry:
+        scheduler, whole = stage.scheduler, len(stage.scheduler.answer)
+        await ask_whole(stage)
+        scheduler.writes, scheduler.tamper = 5, held_open(scheduler)
+        scheduler.calls_of.clear()
+
+        def ahead(one: ToyOrder, lines: list[Any]) -> list[Any]:
+            more = []
+            for place in range(5, 8):
+                token = {"type": "token", "position": place, "id": scheduler.answer[place]}
+                more += [token, said_by_node(one, scheduler.answer[: place + 1])]
+            return [*lines[:-3], *more, scheduler.ended, *(lines[-2:] if entry_is_heard else [])]
+
+        entry.tamper = ahead
+        ending, updates = asyncio.Event(), []
+        async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+            updates.append(update)
+            if text_of(updates) == "hello wo":
+                ending.set()
+        ended_early, plain = stage.session.journal.all()
+        assert text_of(updates) == "hello wo", "it was heard before the end"
+        (finished,) = (one for one in updates if isinstance(one, FinishedUpdate))
+        assert (finished.reason, finished.tokens) == ("length", 5)
+        assert (len(ended_early.tokens), len(plain.tokens)) == (5, whole)
+        assert ended_early.paid == ended_early.fee < plain.fee
+        assert (scheduler.calls_of.count("end"), "again" in scheduler.calls_of) == (1, not entry_is_heard)
+        entrance, tokens = stage.session.entrance, (*PROMPT, *ended_early.tokens)
+        assert entrance is not None
+        blamed = [node for node in NODE_KEYS if node in entrance._choice._shunned]
+        assert (blamed, entrance._prefixes.near((*tokens, *range(32))) is not None) == ([], len(tokens) >= 32)
 
 
 async def whole_answer(stage: TabGateway) -> str:

@@ -63,13 +63,14 @@ def new_question() -> str:
 class _Question:
     """What was shown so far, whether its nodes signed that it is all, and what it may have cost.
 
-    ``ending`` is set where nobody wants more of it.
+    ``ending`` is set where nobody wants more of it; ``before``: tokens that were shown before the newest order.
     """
 
     prompt: tuple[int, ...]
     wish: Wish
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     shown: list[int] = field(default_factory=list)
+    before: int = 0
     unshown: list[AnswerToken] = field(default_factory=list)
     answered: bool = False
     at_stake: int = 0
@@ -119,6 +120,7 @@ async def ask(
         if placed is None:
             return
         tab_context, entry = placed
+        state.before = len(state.shown)
         try:
             yield SentUpdate(entry.identifier, tab_context.scheduler, entry.most, again=attempt > 0)
             async with aclosing(_served(session, tab_context, entry, state, detokenizer)) as updates:
@@ -228,7 +230,8 @@ def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Upd
             left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
             pieces: list[Update] = [_piece(rest, state)] if rest or left else []
             served = step.nodes[-1] if step.nodes else None
-            return [*pieces, step, FinishedUpdate(step.reason, len(state.shown), served)]
+            # Fewer than were shown, where a node told its tokens itself and the answer was ended early.
+            return [*pieces, step, FinishedUpdate(step.reason, state.before + step.written, served)]
         case ServedUpdate():
             return [step]
     return []
