@@ -23,8 +23,7 @@ from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from troth.chain.keystore import Key  # noqa: E402
-from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import (  # noqa: E402
+from troth.node.engine.loading import (  # noqa: E402
     WATCH_SECONDS,
     load_engine,
     require_unchanged,
@@ -32,6 +31,7 @@ from troth.node.loading import (  # noqa: E402
     watch_weights,
     weight_stamps,
 )
+from troth.node.errors import ModelError  # noqa: E402
 from troth.node.model_command import app  # noqa: E402
 from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402

@@ -14,9 +14,9 @@ from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.accusing import accuse
 from troth.node.court.holding import from_own_rejections
 from troth.node.court.proving import accused_text, require_again, rows_again
+from troth.node.engine.loading import load_engine
 from troth.node.errors import ConfigError
 from troth.node.imprinting_command import HiddenProof, accuse_hidden
-from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from troth.node.earning_command import add_to
-from troth.node.engine_command import engine_app
+from troth.node.engine.command import engine_app
 from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (
     AMOUNT,
@@ -233,7 +233,7 @@ def start(
     gc.disable()
     from troth.chain.keystore import load_account, read_password
     from troth.node.configuration import FILE, load, with_engine
-    from troth.node.loading import require_engine
+    from troth.node.engine.loading import require_engine
     from troth.node.orders.running import RunningNode
     from troth.transport import event_loop
     from troth.transport.listener import require_free

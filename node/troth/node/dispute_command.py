@@ -24,7 +24,7 @@ from troth.node.court.dispute_chain import DISPUTES_FOLDER, LiveDisputes, find_d
 from troth.node.court.holding import from_own_rejections
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.own_disputes import rejected_rows, require_other_rows
-from troth.node.loading import load_engine
+from troth.node.engine.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.running import connect

@@ -54,7 +54,7 @@ def _guarded(
 def _device(configuration: NodeConfiguration) -> HealthFinding:
     import torch
 
-    from troth.node.loading import require_engine
+    from troth.node.engine.loading import require_engine
 
     require_engine(configuration)
     seen = f"{configuration.engine} on {configuration.device}, torch {torch.__version__}"
@@ -62,7 +62,7 @@ def _device(configuration: NodeConfiguration) -> HealthFinding:
 
 
 def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> HealthFinding:
-    from troth.node.loading import require_registered
+    from troth.node.engine.loading import require_registered
     from troth.node.models.folder import find_model
     from troth.node.models.holding import held
     from troth.node.models.sources import require_weights

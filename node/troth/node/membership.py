@@ -149,7 +149,7 @@ async def require_card(market: Market, configuration: NodeConfiguration) -> None
     """
     if configuration.engine != "vllm" or not configuration.device.startswith("cuda"):
         return
-    from troth.node.loading import vllm_settings
+    from troth.node.engine.loading import vllm_settings
 
     async with MarketFollower(market) as follower:
         execution_class, _ = _class_in(await follower.catch_up(), configuration)

@@ -139,8 +139,8 @@ class ExactOptions:
 
     def machine(self, home: Path, folder: ModelFolder, dtype: int) -> ExactMachine | None:
         """The machine of an exact class, if it is one; a graphics card has passed the stress probe."""
+        from troth.node.engine.stressing import require_stressed
         from troth.node.models.execution_class import ExactMachine
-        from troth.node.stressing import require_stressed
 
         if not self.exact:
             return None

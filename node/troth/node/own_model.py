@@ -12,8 +12,8 @@ from pathlib import Path
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.court.recomputing import recompute, surprises
 from troth.node.engine.interface import Engine
+from troth.node.engine.loading import require_registered, torch_engine
 from troth.node.errors import ModelError
-from troth.node.loading import require_registered, torch_engine
 from troth.node.models.folder import find_model
 from troth.protocol.credit import Surprises
 from troth.protocol.market.types import ExecutionClass

@@ -31,9 +31,9 @@ from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
 from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
+from troth.node.engine.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.orders.context import LendingLimits, NodeContext, begins_later, open_stores, with_first_block

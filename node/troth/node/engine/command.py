@@ -45,8 +45,8 @@ def engine_stress(
     Crowds, batches of 2 to 320, contexts of 20,000; what time or memory is too short for is left out, and told. An
     exact class on graphics cards asks for all of it. Exit 1 with the text and the position where a row differs.
     """
+    from troth.node.engine.stressing import run_stress
     from troth.node.models.execution_class import ExactMachine
-    from troth.node.stressing import run_stress
 
     machine = ExactMachine("vllm", device, attention, cards)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from troth.node.configuration import NodeConfiguration
 from troth.node.engine.card import CardLock, cards_of, require_device
 from troth.node.engine.interface import Arithmetic, Engine
+from troth.node.engine.stressing import require_stressed
 from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.activations import require_judged
 from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
@@ -24,7 +25,6 @@ from troth.node.models.quantised import require_computed, unpacked
 from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_weights, stamp
 from troth.node.models.tensor_files import INDEX, raw_tensors
 from troth.node.models.texts import read_bytes
-from troth.node.stressing import require_stressed
 from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
 
