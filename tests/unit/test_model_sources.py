@@ -37,10 +37,10 @@ from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.roots.weights_root import weights_root  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links, usual_name  # noqa: E402
 from troth.node.models.tensor_files import raw_tensors  # noqa: E402
 from troth.node.orders.running import MarketParts, RunningNode  # noqa: E402
-from troth.node.weights_root import weights_root  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch

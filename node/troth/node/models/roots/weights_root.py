@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from troth.node.models.roots.weight_hashing import parts
 from troth.node.models.tensor_files import RawTensor, rows_of_a_piece
-from troth.node.weight_hashing import parts
 from troth.protocol.architecture import canonical_json
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32

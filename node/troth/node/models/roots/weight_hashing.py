@@ -122,7 +122,7 @@ class HashingProgram:
 
     def __init__(self) -> None:
         # A group of its own: who interrupts a command reaches the command only, and that ends its programs.
-        command = [sys.executable, "-P", "-m", "troth.node.weight_hashing"]
+        command = [sys.executable, "-P", "-m", "troth.node.models.roots.weight_hashing"]
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
-from troth.node.weights_root import Progress
+from troth.node.models.roots.weights_root import Progress
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 from troth.protocol.weight_rows import tree_root
