@@ -313,8 +313,8 @@ def accuse(
     which tokens follow may be wrong all the same: `troth node dispute` looks at those.
     """
     from troth.cases.errors import NothingToDo
-    from troth.node.accusing_command import accuse_by
-    from troth.node.imprinting_command import hidden_proof
+    from troth.node.court.accusing_command import accuse_by
+    from troth.node.court.imprinting_command import hidden_proof
 
     hidden = hidden_proof(imprints, key, snarkjs, seconds)
     try:
@@ -346,7 +346,7 @@ def dispute(
     Exit 4: no row is wrong by more than honest machines differ.
     """
     from troth.cases.errors import NothingToDo
-    from troth.node.dispute_command import dispute_by
+    from troth.node.court.dispute_command import dispute_by
 
     try:
         show(

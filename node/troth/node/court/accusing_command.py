@@ -13,10 +13,10 @@ from troth.chain.keystore import Key, load_account, read_password
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.accusing import accuse
 from troth.node.court.holding import from_own_rejections
+from troth.node.court.imprinting_command import HiddenProof, accuse_hidden
 from troth.node.court.proving import accused_text, require_again, rows_again
 from troth.node.engine.loading import load_engine
 from troth.node.errors import ConfigError
-from troth.node.imprinting_command import HiddenProof, accuse_hidden
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED
