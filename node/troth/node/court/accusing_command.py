@@ -20,7 +20,7 @@ from troth.node.errors import ConfigError
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED
-from troth.node.traces import TraceStore
+from troth.node.orders.traces import TraceStore
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.tensors import Dtype, rows_to_bytes

@@ -28,7 +28,7 @@ from troth.node.engine.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.running import connect
-from troth.node.traces import TraceStore
+from troth.node.orders.traces import TraceStore
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 

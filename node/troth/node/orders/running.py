@@ -34,12 +34,12 @@ from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, Sessi
 from troth.node.engine.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.orders.context import LendingLimits, NodeContext, begins_later, open_stores, with_first_block
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
+from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.service import Answer, OrderService
 from troth.node.organisations import Contributing
