@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from troth.node.earning_command import add_to
+from troth.node.earning.command import add_to
 from troth.node.engine.command import engine_app
 from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (

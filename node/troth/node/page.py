@@ -23,9 +23,9 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from troth.chain.errors import ChainError, KeystoreError
 from troth.node.configuration import load
+from troth.node.earning.money import earnings
 from troth.node.errors import NodeError
 from troth.node.inspection import examine, status
-from troth.node.money import earnings
 from troth.protocol.amounts import AssetPrice, readable
 from troth.protocol.errors import TrothError
 from troth.transport.errors import OverlayError

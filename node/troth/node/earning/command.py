@@ -58,14 +58,14 @@ def top_up(
 
 def earnings(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """What was earned today and this week, what is unpaid, per 1,000 tokens; and why no work came, in words."""
-    from troth.node.money import earnings as look
+    from troth.node.earning.money import earnings as look
 
     show(look(home), as_json)
 
 
 def tabs(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Tabs with schedulers: what is on them, payable, unpaid, claimed."""
-    from troth.node.money import tabs as look
+    from troth.node.earning.money import tabs as look
 
     show(look(home), as_json)
 
@@ -78,7 +78,7 @@ def redeem(
     as_json: JsonOption = False,
 ) -> None:
     """Redeem every voucher now (dry run by default). The running node does it by itself when it is worth the gas."""
-    from troth.node.money import redeem as redeem_all
+    from troth.node.earning.money import redeem as redeem_all
 
     show(redeem_all(home, password_file, broadcast=broadcast), as_json)
 
@@ -94,7 +94,7 @@ def claim(
 
     Keep the node running: it answers objections and settles the claim.
     """
-    from troth.node.money import claim as claim_all
+    from troth.node.earning.money import claim as claim_all
 
     show(claim_all(home, password_file, broadcast=broadcast), as_json)
 
@@ -113,7 +113,7 @@ def notes(
 
     They hold no prompt and no answer. Records of several verifiers show together what no single one sees.
     """
-    from troth.node.money import notes as look
+    from troth.node.earning.money import notes as look
 
     show(look(home, node, out), as_json)
 
