@@ -18,10 +18,10 @@ from troth.chain.withdrawing import Withdrawable
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
-from troth.node.deployments import node_words
 from troth.node.errors import NodeError
 from troth.node.machine_checks import machine_findings, slice_finding
 from troth.node.orders.running import connect
+from troth.node.organisations.deployments import node_words
 from troth.node.outside import (
     DAY,
     TRIED_AGAIN_SECONDS,

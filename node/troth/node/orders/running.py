@@ -42,7 +42,7 @@ from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.service import Answer, OrderService
-from troth.node.organisations import Contributing
+from troth.node.organisations.credits import Contributing
 from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
 from troth.protocol.calls import Call

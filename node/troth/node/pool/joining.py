@@ -14,7 +14,7 @@ from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError
 from troth.node.membership import Joining, join
 from troth.node.orders.running import connect
-from troth.node.organisations import with_deployment
+from troth.node.organisations.credits import with_deployment
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.window import place_for
