@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from starlette.responses import Response
 from support.tab_scene import TabScene
 
-from troth.node import outside
 from troth.node.configuration import NodeInitOptions, load
-from troth.node.outside import (
+from troth.node.inspection import outside
+from troth.node.inspection.outside import (
     SchedulerWord,
     ask_once_tried,
     ask_schedulers,

@@ -267,7 +267,7 @@ def start(
 @app.command()
 def status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
-    from troth.node import inspection
+    from troth.node.inspection import status as inspection
 
     show(inspection.status(home), as_json)
 
@@ -278,7 +278,7 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
     Exit code 1 if a line fails.
     """
-    from troth.node import inspection
+    from troth.node.inspection import status as inspection
     from troth.transport.health import tell
 
     if not tell(inspection.examining(home), as_json, typer.echo):
@@ -372,7 +372,7 @@ def page(
     """Serve a page for the operator on this machine alone: earnings, work, checks, and the one next thing to do."""
     import asyncio
 
-    from troth.node.page import serve
+    from troth.node.inspection.page import serve
 
     asyncio.run(serve(home, port, log, lambda place: typer.echo(f"{place}  (Ctrl-C ends it)", err=True)))
 

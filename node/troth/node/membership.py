@@ -20,12 +20,12 @@ from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
+from troth.node.inspection.process import operator_of
 from troth.node.keyfiles import open_keystore
 from troth.node.models.folder import find_model
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
-from troth.node.process import operator_of
 from troth.node.setup import OWNER_KEY
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import PartCall, build, view

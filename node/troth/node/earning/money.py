@@ -25,10 +25,10 @@ from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import NodeDatabase
 from troth.node.errors import NodeStorageError
+from troth.node.inspection.process import operator_of
 from troth.node.orders.context import RECORDS
 from troth.node.orders.notes import Notes
 from troth.node.orders.running import connect
-from troth.node.process import operator_of
 from troth.protocol.market import canonical
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.views import parameters_of

@@ -25,7 +25,7 @@ from troth.chain.errors import ChainError, KeystoreError
 from troth.node.configuration import load
 from troth.node.earning.money import earnings
 from troth.node.errors import NodeError
-from troth.node.inspection import examine, status
+from troth.node.inspection.status import examine, status
 from troth.protocol.amounts import AssetPrice, readable
 from troth.protocol.errors import TrothError
 from troth.transport.errors import OverlayError

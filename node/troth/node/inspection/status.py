@@ -19,10 +19,8 @@ from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
 from troth.node.errors import NodeError
-from troth.node.machine_checks import machine_findings, slice_finding
-from troth.node.orders.running import connect
-from troth.node.organisations.deployments import node_words
-from troth.node.outside import (
+from troth.node.inspection.machine_checks import machine_findings, slice_finding
+from troth.node.inspection.outside import (
     DAY,
     TRIED_AGAIN_SECONDS,
     SchedulerWord,
@@ -31,7 +29,9 @@ from troth.node.outside import (
     gas_finding,
     outside_findings,
 )
-from troth.node.process import NO_PROCESS, operator_of, process_state
+from troth.node.inspection.process import NO_PROCESS, operator_of, process_state
+from troth.node.orders.running import connect
+from troth.node.organisations.deployments import node_words
 from troth.node.reach import way_finding
 from troth.overlay.attestation.errors import MachineUnable
 from troth.overlay.attestation.machine import LinuxMachine
