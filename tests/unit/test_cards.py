@@ -21,7 +21,6 @@ torch = pytest.importorskip("torch")
 
 from support.tiny_llama import tiny_model  # noqa: E402
 
-from troth.node import membership  # noqa: E402
 from troth.node.configuration import NodeConfiguration  # noqa: E402
 from troth.node.engine.card import CardLock, card_is_gone, cards_of  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
@@ -33,6 +32,7 @@ from troth.node.engine.vllm.machine import CardMachine, backend_for, found_machi
 from troth.node.engine.vllm.settings import CARD_BATCH, ROUNDING, EngineSettings  # noqa: E402
 from troth.node.errors import ConfigError, EngineError, NodeBusy  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
+from troth.node.registration import membership  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch

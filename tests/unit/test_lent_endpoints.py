@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from support.tab_scene import DOMAIN, SCHEDULER_KEY, TabScene
 
 from troth.node.configuration import FILE, NodeInitOptions, load, render
-from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
-from troth.node.reach import free_endpoints, lent_endpoint
+from troth.node.registration.configured_slice import write_endpoint
+from troth.node.registration.reach import free_endpoints, lent_endpoint
 from troth.protocol.market.state import account_id, without
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address, Hash32

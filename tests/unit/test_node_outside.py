@@ -23,7 +23,7 @@ from troth.node.inspection.outside import (
     gas_finding,
     outside_findings,
 )
-from troth.node.setup import set_up
+from troth.node.registration.setup import set_up
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Role
 from troth.protocol.types import Address, Hash32, to_address

@@ -143,8 +143,8 @@ def init(
 
     At a terminal it asks for what was not given. Elsewhere --network, --class, --model and --slice must be given.
     """
-    from troth.node.first_steps import Wanted, options_of, wanted_of
-    from troth.node.setup import require_unconfigured, set_up
+    from troth.node.registration.first_steps import Wanted, options_of, wanted_of
+    from troth.node.registration.setup import require_unconfigured, set_up
     from troth.transport.interview import Interview
 
     require_unconfigured(home)
@@ -191,7 +191,7 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     told = membership.register(
         home,
@@ -247,9 +247,9 @@ def start(
     key = load_account(configuration.operator_keystore, password)
 
     if auto:
-        from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
-        from troth.node.setup import OWNER_KEY
+        from troth.node.registration.keyfiles import open_keystore
+        from troth.node.registration.setup import OWNER_KEY
 
         owner = None
         if owner_keystore is None and (home / OWNER_KEY).exists():
@@ -398,8 +398,8 @@ def move(
     Former layers are kept for as long as orders may ask for them. A changed slice stays for as many blocks as a
     reference block may be old. Seats in groups that are new season again before they check or judge.
     """
-    from troth.node import membership
     from troth.node.configuration import segment_of
+    from troth.node.registration import membership
 
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
@@ -417,7 +417,7 @@ def reach(
     as_json: JsonOption = False,
 ) -> None:
     """Be reached at another address, or through another scheduler (dry run by default). Then restart the node."""
-    from troth.node.reach import change_reach
+    from troth.node.registration.reach import change_reach
 
     show(change_reach(home, endpoint, tunnel, password_file, broadcast=broadcast), as_json)
 
@@ -432,7 +432,7 @@ def exit_(
     as_json: JsonOption = False,
 ) -> None:
     """Leave all groups and start the unbonding period (dry run by default). Serve on until nothing is open any more."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     show(membership.leave(home, password_file, broadcast=broadcast), as_json)
 
@@ -446,6 +446,6 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     show(membership.take_out(home, password_file, broadcast=broadcast), as_json)

@@ -30,7 +30,7 @@ def ask(
 
     Orders that pay less pass this node over; those that pay more pay what it asks.
     """
-    from troth.node.membership import set_ask, show_asks
+    from troth.node.registration.membership import set_ask, show_asks
 
     if not segment:
         show(show_asks(home), as_json)
@@ -51,7 +51,7 @@ def top_up(
     as_json: JsonOption = False,
 ) -> None:
     """Add stake, for more seats (dry run by default). New seats check and judge once they are seasoned."""
-    from troth.node.membership import top_up as add_stake
+    from troth.node.registration.membership import top_up as add_stake
 
     show(add_stake(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
 

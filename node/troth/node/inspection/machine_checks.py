@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 from troth.chain.errors import ChainError
 from troth.node.configuration import NodeConfiguration
-from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
 from troth.node.inspection.process import NO_PROCESS, process_slice, process_state
+from troth.node.registration.configured_slice import text_of
 from troth.protocol.types import ModelDescriptor, Segment
 from troth.transport.errors import OverlayError
 from troth.transport.health import HealthFinding

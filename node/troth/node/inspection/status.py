@@ -16,7 +16,6 @@ from troth.chain.reputation import followed_reputation
 from troth.chain.tokens import asset_of, described
 from troth.chain.withdrawing import Withdrawable
 from troth.node.configuration import NodeConfiguration, load
-from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
 from troth.node.errors import NodeError
 from troth.node.inspection.machine_checks import machine_findings, slice_finding
@@ -32,7 +31,8 @@ from troth.node.inspection.outside import (
 from troth.node.inspection.process import NO_PROCESS, operator_of, process_state
 from troth.node.orders.running import connect
 from troth.node.organisations.deployments import node_words
-from troth.node.reach import way_finding
+from troth.node.registration.configured_slice import text_of
+from troth.node.registration.reach import way_finding
 from troth.overlay.attestation.errors import MachineUnable
 from troth.overlay.attestation.machine import LinuxMachine
 from troth.protocol.amounts import COIN, Asset

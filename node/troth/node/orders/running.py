@@ -20,7 +20,6 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.node.configuration import NodeConfiguration
-from troth.node.configured_slice import text_of
 from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
 from troth.node.court.dispute_chain import LiveDisputes, find_disputes
 from troth.node.court.measuring import require_rows
@@ -45,6 +44,7 @@ from troth.node.orders.service import Answer, OrderService
 from troth.node.organisations.credits import Contributing
 from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
+from troth.node.registration.configured_slice import text_of
 from troth.protocol.calls import Call
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.heads import head_of

@@ -23,10 +23,10 @@ from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.sending import TransactionSender, carry_out
 from troth.node.configuration import AskedRouter, NodeConfiguration, load
-from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
 from troth.node.inspection.outside import SchedulerWord
 from troth.node.orders.running import connect
+from troth.node.registration.configured_slice import write_endpoint
 from troth.protocol.market.calls import build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import Party, State

@@ -15,18 +15,18 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.sending import TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
 from troth.chain.withdrawing import Withdrawable
-from troth.node import asking
-from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration, load, segment_of
-from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.inspection.process import operator_of
-from troth.node.keyfiles import open_keystore
 from troth.node.models.folder import find_model
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
-from troth.node.setup import OWNER_KEY
+from troth.node.registration import asking
+from troth.node.registration.asking import asks_for
+from troth.node.registration.configured_slice import text_of, write_slice
+from troth.node.registration.keyfiles import open_keystore
+from troth.node.registration.setup import OWNER_KEY
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.errors import InvalidOrder

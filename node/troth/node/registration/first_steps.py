@@ -15,7 +15,7 @@ from troth.chain.tokens import asset_at, asset_of
 from troth.node.configuration import NodeInitOptions, segment_of
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.folder import find_model, stored_models
-from troth.node.reach import endpoint_to_register
+from troth.node.registration.reach import endpoint_to_register
 from troth.protocol.amounts import COIN, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State
