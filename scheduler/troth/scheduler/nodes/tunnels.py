@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address
-from troth.scheduler.peers import NodeContact
+from troth.scheduler.nodes.peers import NodeContact
 from troth.scheduler.sections import TunnelPorts
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.transport.errors import TunnelRefused

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
-from troth.scheduler.node_texts import NodeTexts
+from troth.scheduler.nodes.texts import NodeTexts
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
