@@ -52,7 +52,7 @@ MEANT = {
     "Operator": "transport/troth/transport/identity.py",
     "Order": "protocol/troth/protocol/market/signed.py",
     "Orders": "scheduler/troth/scheduler/orders/service.py",
-    "Owner": "scheduler/troth/scheduler/registering.py",
+    "Owner": "scheduler/troth/scheduler/commands/registering.py",
     "Paths": "overlay/troth/overlay/sessions/asking.py",
     "Pipeline": "routing/troth/routing/placement/plan.py",
     "Placement": "routing/troth/routing/placement/plan.py",

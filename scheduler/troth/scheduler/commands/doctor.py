@@ -11,12 +11,12 @@ from troth.chain.withdrawing import Withdrawable
 from troth.protocol.amounts import COIN
 from troth.protocol.market import views
 from troth.protocol.market.types import PotKind, Role
+from troth.scheduler.commands.status import GAS_RESERVE, DeploymentStatus, looking, operator_in
 from troth.scheduler.configuration import SchedulerConfiguration, load_market
 from troth.scheduler.errors import SchedulerError
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.pool.showing import asked_here
 from troth.scheduler.sections import FILE
-from troth.scheduler.status import GAS_RESERVE, DeploymentStatus, looking, operator_in
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.health import HealthFinding
 from troth.transport.identity import load_identity

@@ -14,21 +14,21 @@ from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption,
 
 def tabs(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Tabs of clients and with nodes: what they hold, what is owed, what is not acknowledged."""
-    from troth.scheduler.status import tabs_of_market
+    from troth.scheduler.commands.status import tabs_of_market
 
     show(asyncio.run(tabs_of_market(folder_of(home))), as_json=as_json)
 
 
 def prices(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """The price list as it is configured, and where it is published."""
-    from troth.scheduler.status import prices_of_market
+    from troth.scheduler.commands.status import prices_of_market
 
     show(prices_of_market(folder_of(home)), as_json=as_json)
 
 
 def earnings(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """What answers of a day and a week cost, what clients have not paid yet, and what nodes were paid."""
-    from troth.scheduler.money import earnings_of_market
+    from troth.scheduler.commands.money import earnings_of_market
 
     show(asyncio.run(earnings_of_market(folder_of(home))), as_json=as_json)
 
@@ -40,7 +40,7 @@ def redeem(
     as_json: JsonOption = False,
 ) -> None:
     """Turn clients' vouchers into credit, all that pay something now (dry run by default)."""
-    from troth.scheduler.money import redeem_of_market
+    from troth.scheduler.commands.money import redeem_of_market
 
     show(asyncio.run(redeem_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
@@ -58,7 +58,7 @@ def top_up(  # noqa: PLR0917
     as_json: JsonOption = False,
 ) -> None:
     """Add to the stake, or to the tab with one node (dry run by default)."""
-    from troth.scheduler.money import top_up_of_market
+    from troth.scheduler.commands.money import top_up_of_market
 
     work = top_up_of_market(folder_of(home), amount, (keystore, password_file), node, broadcast=broadcast)
     show(asyncio.run(work), as_json=as_json)
@@ -74,6 +74,6 @@ def finish(
 
     A tab on which something is owed is closed later.
     """
-    from troth.scheduler.money import finish_of_market
+    from troth.scheduler.commands.money import finish_of_market
 
     show(asyncio.run(finish_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

@@ -23,9 +23,9 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import Contracts, Parameters, PotKind, Tab
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
+from troth.scheduler.commands.status import DeploymentStatus, looking
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.status import DeploymentStatus, looking
 from troth.scheduler.tabs import claiming, redeeming
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase

@@ -17,9 +17,9 @@ from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, SchedulerRegistration
 from troth.protocol.types import Address, Hash32, to_address
+from troth.scheduler.commands.status import DeploymentStatus, following, operator_in, reach
 from troth.scheduler.configuration import SchedulerConfiguration, load_market
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.status import DeploymentStatus, following, operator_in, reach
 from troth.transport.identity import Operator, load_identity
 
 STAKES = 2

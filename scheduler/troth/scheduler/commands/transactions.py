@@ -31,7 +31,7 @@ def register(
 
     One that is registered gets the stake that it lacks, or --stake, on top of what it has.
     """
-    from troth.scheduler.registering import Owner, register_in_market
+    from troth.scheduler.commands.registering import Owner, register_in_market
 
     owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
     work = register_in_market(folder_of(home), owner, password_file, broadcast=broadcast)
@@ -48,7 +48,7 @@ def leave(
 
     What is owed is still served: keep the process running until `troth scheduler status` shows nothing unfinished.
     """
-    from troth.scheduler.money import exit_of_market
+    from troth.scheduler.commands.money import exit_of_market
 
     show(asyncio.run(exit_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
@@ -60,7 +60,7 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.scheduler.money import withdraw_of_market
+    from troth.scheduler.commands.money import withdraw_of_market
 
     show(asyncio.run(withdraw_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
@@ -72,6 +72,6 @@ def claim(
     as_json: JsonOption = False,
 ) -> None:
     """Claim what clients have not acknowledged, however young (dry run by default)."""
-    from troth.scheduler.money import claim_of_market
+    from troth.scheduler.commands.money import claim_of_market
 
     show(asyncio.run(claim_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

@@ -102,7 +102,7 @@ def init(
 
     At a terminal it asks for what was not given.
     """
-    from troth.scheduler.initialisation import AskedOptions, SchedulerInitOptions, asked_for, init_market
+    from troth.scheduler.commands.initialisation import AskedOptions, SchedulerInitOptions, asked_for, init_market
     from troth.transport.interview import Interview, listening_host
 
     given = AskedOptions(rpc, factory, class_id, model, ends, endpoint, (prices, deposit, least))
@@ -146,8 +146,8 @@ def start(
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Registration, stake, credit, gas and unfinished orders. Exit code 1 if something keeps it from serving."""
+    from troth.scheduler.commands.status import status_of_market
     from troth.scheduler.pool.showing import brief
-    from troth.scheduler.status import status_of_market
 
     result: dict[str, Any] = asyncio.run(status_of_market(folder_of(home)))
     placement = result["placement"]
@@ -161,7 +161,7 @@ def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 
     Exit code 1 if a line fails.
     """
-    from troth.scheduler.doctor import examine
+    from troth.scheduler.commands.doctor import examine
     from troth.transport.health import tell
 
     if not tell(asyncio.run(examine(folder_of(home))), as_json, typer.echo):
