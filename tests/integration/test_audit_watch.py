@@ -15,9 +15,9 @@ from support.court_stage import CourtStage, court_stage, quantised
 from typer.testing import CliRunner
 
 from troth.audit.command import app
+from troth.audit.evidence.source import Source
 from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, FindingKind
-from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Watcher
 from troth.cases import evidence as files
 from troth.cases.opening import WantedCase

@@ -16,10 +16,10 @@ from rich.console import Console
 from troth.audit import handed, running
 from troth.audit.display import finding_json, show_finding
 from troth.audit.errors import AuditError
+from troth.audit.evidence.source import Source
 from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Finding
 from troth.audit.services import AuditedServices
-from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Look, Watcher
 from troth.cases.carrying import CaseProgress
 from troth.cases.office import CaseSettings, Office, make_office

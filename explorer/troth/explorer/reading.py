@@ -21,10 +21,10 @@ from typing import Any
 
 from troth.audit import running
 from troth.audit.checks import CHAIN, logs
+from troth.audit.evidence.source import Source, each
 from troth.audit.findings import ShownFindings
 from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.audit.services import AuditedServices
-from troth.audit.source import Source, each
 from troth.audit.subject import AuditSubject
 from troth.audit.watching import CachingSource, Watcher
 from troth.chain import decoding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from troth.audit.evidence import AuditEvidence
+from troth.audit.evidence.types import AuditEvidence
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from troth.audit.errors import ChainMoved, SourceUnusable
-from troth.audit.evidence import AuditEvidence, GetterAnswer
-from troth.audit.history import History
-from troth.audit.transactions import Transaction, from_node
+from troth.audit.evidence.history import History
+from troth.audit.evidence.transactions import Transaction, from_node
+from troth.audit.evidence.types import AuditEvidence, GetterAnswer
 from troth.chain import decoding
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, ChainUnavailable, RpcRefused

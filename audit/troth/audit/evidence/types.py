@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from troth.audit.transactions import Transaction
+from troth.audit.evidence.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
 from troth.protocol.logs import EventLog

@@ -21,7 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from troth.audit.bundle_lines import (
+from troth.audit.errors import BundleRefused
+from troth.audit.evidence.history import read_history
+from troth.audit.evidence.lines import (
     CONTENT_LIMIT,
     REMEDY,
     Input,
@@ -35,10 +37,8 @@ from troth.audit.bundle_lines import (
     unhash,
     unhex,
 )
-from troth.audit.errors import BundleRefused
-from troth.audit.evidence import AuditEvidence
-from troth.audit.history import read_history
-from troth.audit.source import parameters_of
+from troth.audit.evidence.source import parameters_of
+from troth.audit.evidence.types import AuditEvidence
 from troth.chain.headers import RawHeader, read_header
 from troth.chain.market import DeploymentPlace
 from troth.protocol.errors import ProtocolError

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 import msgspec
 
 from troth.audit.errors import BundleRefused
-from troth.audit.transactions import Transaction, read_raw
+from troth.audit.evidence.transactions import Transaction, read_raw
 from troth.protocol.logs import EventLog
 from troth.protocol.types import Hash32, to_hash32
 
