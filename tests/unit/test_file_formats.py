@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from troth.audit.findings import ShownFindings
+from troth.audit.watching.findings import ShownFindings
 from troth.cases.journal import CaseJournal
 from troth.cases.record import Record
 from troth.chain.formats import all_or_nothing, private

@@ -19,7 +19,7 @@ from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.tickets import audit_tickets
-from troth.audit.watch_command import watch
+from troth.audit.watching.command import watch
 from troth.chain.tickets import TicketsContract
 from troth.protocol.market import canonical
 from troth.protocol.organisations import OrganisationsPlace

@@ -91,7 +91,7 @@ def watch(
     if act and (keystore is None or evidence is None):
         raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
     # Not loaded for other audits: what carries cases is large.
-    from troth.audit import watch_terminal
+    from troth.audit.watching import terminal as watch_terminal
 
     told = watch_terminal.Watching(
         rpc=watched.rpc,

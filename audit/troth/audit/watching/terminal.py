@@ -13,14 +13,15 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from troth.audit import handed, running
+from troth.audit import running
 from troth.audit.display import finding_json, show_finding
 from troth.audit.errors import AuditError
 from troth.audit.evidence.source import Source
-from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Finding
 from troth.audit.services import AuditedServices
-from troth.audit.watching import CachingSource, Look, Watcher
+from troth.audit.watching import handed
+from troth.audit.watching.findings import ShownFindings
+from troth.audit.watching.looks import CachingSource, Look, Watcher
 from troth.cases.carrying import CaseProgress
 from troth.cases.office import CaseSettings, Office, make_office
 from troth.chain.errors import ChainError, FollowTimeout, KeystoreError

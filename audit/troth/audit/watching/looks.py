@@ -11,16 +11,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from troth.audit import handed, running
+from troth.audit import running
 from troth.audit.checks import CHAIN, logs
 from troth.audit.errors import ChainMoved
 from troth.audit.evidence.history import History, read_history
 from troth.audit.evidence.source import Source
 from troth.audit.evidence.transactions import Transaction
-from troth.audit.findings import ShownFindings
 from troth.audit.report import AuditReport, CheckReport, Finding
 from troth.audit.services import AuditedServices
 from troth.audit.subject import AuditSubject
+from troth.audit.watching import handed
+from troth.audit.watching.findings import ShownFindings
 from troth.chain.headers import RawHeader
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
