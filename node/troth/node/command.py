@@ -278,10 +278,10 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
     Exit code 1 if a line fails.
     """
-    from troth.node.inspection import status as inspection
+    from troth.node.inspection.status import examining
     from troth.transport.health import tell
 
-    if not tell(inspection.examining(home), as_json, typer.echo):
+    if not tell(examining(home), as_json, typer.echo):
         raise typer.Exit(1)
 
 

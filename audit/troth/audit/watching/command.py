@@ -91,9 +91,9 @@ def watch(
     if act and (keystore is None or evidence is None):
         raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
     # Not loaded for other audits: what carries cases is large.
-    from troth.audit.watching import terminal as watch_terminal
+    from troth.audit.watching.terminal import Printer, Watching, run
 
-    told = watch_terminal.Watching(
+    told = Watching(
         rpc=watched.rpc,
         factory=read_address(watched.factory),
         bank=read_address(watched.bank) if watched.bank else None,
@@ -108,7 +108,7 @@ def watch(
         interval=interval,
         services=watched.services(),
     )
-    printer = watch_terminal.Printer(told, as_json)
+    printer = Printer(told, as_json)
     with suppress(KeyboardInterrupt):
-        guarded(lambda: asyncio.run(watch_terminal.run(told, printer, once)))
+        guarded(lambda: asyncio.run(run(told, printer, once)))
     raise typer.Exit(int(printer.code))
