@@ -15,14 +15,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from support.order_market import ASK
 from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
 from support.toy_tab_gateway import MESSAGES, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import toy_stage
 from support.waiting import eventually
-from unit.test_promised_numbers import ordered_of
 from unit.test_scheduler_orders import journey_of
 from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
 
@@ -34,11 +32,8 @@ from troth.client.orders.failing import OrderContradicted
 from troth.client.orders.journal import Phase
 from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
 from troth.node.errors import OutOfOrder
-from troth.node.orders.context import LendingLimits
-from troth.protocol.market import prices
 from troth.protocol.market.life import live
-from troth.protocol.market.messages import tab_id
-from troth.protocol.market.signed import Opinion, Work
+from troth.protocol.market.signed import Opinion
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes, request_terms
 from troth.protocol.tokens import judge_tokens
 from troth.protocol.types import Hash32
@@ -118,22 +113,6 @@ async def test_a_scheduler_pays_for_all_that_a_node_gave_it(tmp_path: Path) -> N
     given = session_of(network, ordered).text.emitted
     ordered.tokens.append(given[ordered.positions])
     await network.conclude(ordered)
-
-
-async def test_what_a_node_wrote_ahead_of_an_early_end_counts_as_forfeited(tmp_path: Path) -> None:
-    network = build(tmp_path, limits=LendingLimits(unpaid=10**6))
-    ordered = await network.infer(network.order(may_end_early=True, max_tokens=40), until=2)
-    node = network.nodes[ordered.nodes[0]]
-    tab, books = tab_id(ordered.pays[node.address, 0, Work.INFERENCE].tab), node.context.stores.books
-    ahead = session_of(network, ordered)
-    await eventually(lambda: ahead.rows.positions > ordered.positions + 8)
-    await network.conclude(ordered)
-    left = -(-ASK.written * (ahead.rows.positions - ordered.positions) // prices.PER)
-    assert 0 < left - 1 <= books.forfeited(tab) <= left
-    assert books.lost(tab) == books.forfeited(tab)
-    before = books.forfeited(tab)
-    await network.serve(ordered_of(network, node.address))
-    assert books.forfeited(tab) == before, "a whole answer leaves nothing"
 
 
 # ---- a scheduler
