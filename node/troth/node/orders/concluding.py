@@ -19,8 +19,8 @@ from troth.node.orders.chaining import chained_to, upstream_to
 from troth.node.orders.context import NodeContext
 from troth.node.orders.reading import worth_beyond
 from troth.node.orders.session import READ, SegmentSession
+from troth.node.orders.traces import StoredTrace
 from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
-from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
@@ -67,7 +67,7 @@ async def conclude(
     word, beside_it = await context.write(lambda: _concluded(context, session, made, rows, (result, imprints)))
     await context.engine.forget(session.key)
     session.drop_rows()
-    session.text.telling.conclude(word)
+    session.text.telling.conclude(word, written)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
     return Concluded(last_row, beside_it), word
 
