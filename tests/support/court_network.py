@@ -28,8 +28,8 @@ from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
+from troth.scheduler.nodes.patience import GenerationPatience
 from troth.scheduler.orders.context import Waits
-from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.opening import Deposits
 from troth.testnet.ports import free_port

@@ -36,13 +36,13 @@ from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.transforms import NO_TRANSFORMS
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
+from troth.scheduler.nodes.patience import GenerationPatience
 from troth.scheduler.orders.context import SchedulerContext, Waits
 from troth.scheduler.orders.http import mount_orders, refuse_with_words
 from troth.scheduler.orders.offers import Offers, PriceList
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase

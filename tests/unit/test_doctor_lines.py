@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from troth.chain.errors import ChainError
-from troth.node import inspection, machine_checks
+from troth.node.inspection import machine_checks, status
 from troth.transport.health import HealthFinding, tell
 
 FOUND = [
@@ -66,10 +66,10 @@ def test_a_node_says_what_it_does_before_what_takes_long(tmp_path: Path, monkeyp
         heard.append("asked")
         raise ChainError("away", "", "")
 
-    monkeypatch.setattr(inspection, "load", lambda _home: place)
-    monkeypatch.setattr(inspection, "process_state", lambda _place: {})
-    monkeypatch.setattr(inspection, "look_around", away)
-    found = list(inspection.examining(tmp_path, say=heard.append))
+    monkeypatch.setattr(status, "load", lambda _home: place)
+    monkeypatch.setattr(status, "process_state", lambda _place: {})
+    monkeypatch.setattr(status, "look_around", away)
+    found = list(status.examining(tmp_path, say=heard.append))
     assert [one.check for one in found] == ["config", "rpc", "device", "port", "process"]
     assert heard[heard.index("asked") - 1].startswith("rpc: reading the chain at http://127.0.0.1:1")
     assert "password" not in "".join(heard)

@@ -26,17 +26,18 @@ from support.quantised_checkpoints import write_quantised  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from troth.node import loading, machine_checks  # noqa: E402
+from troth.node.engine import loading  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
-from troth.node.engine.vllm.supervision import started_of_same  # noqa: E402
-from troth.node.errors import EngineError, ModelError  # noqa: E402
-from troth.node.loading import (  # noqa: E402
+from troth.node.engine.loading import (  # noqa: E402
     file_stamps,
     load_engine,
     require_unchanged,
     watch_weights,
     weight_stamps,
 )
+from troth.node.engine.vllm.supervision import started_of_same  # noqa: E402
+from troth.node.errors import EngineError, ModelError  # noqa: E402
+from troth.node.inspection import machine_checks  # noqa: E402
 from troth.node.model_command import app  # noqa: E402
 from troth.node.models import descriptor as descriptor_module  # noqa: E402
 from troth.node.models.descriptor import describe, require_known_numbers  # noqa: E402

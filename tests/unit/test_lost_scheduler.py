@@ -28,7 +28,7 @@ from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Remind
 from troth.scheduler.checks.summons import SummonsDuty
-from troth.scheduler.peers import Peers
+from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.tabs import reminding
 from troth.scheduler.tabs.reminding import NodeReminders
 from troth.transport.errors import RemoteFailure

@@ -19,8 +19,8 @@ from troth.node.orders.chaining import chain_up
 from troth.node.orders.context import NodeContext
 from troth.node.orders.reading import worth_so_far
 from troth.node.orders.session import READ, SegmentSession
+from troth.node.orders.traces import StoredTrace
 from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
-from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row

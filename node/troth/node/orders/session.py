@@ -14,7 +14,7 @@ from troth.node.engine.interface import SessionKey
 from troth.node.errors import OutOfOrder
 from troth.node.orders.seat import Assignment
 from troth.node.orders.telling import GrowingAnswer, Packed
-from troth.node.traces import StoredTrace
+from troth.node.orders.traces import StoredTrace
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request
