@@ -258,6 +258,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (telling, sharing):
         monkeypatch.setattr(module, "HEARTBEAT", 0.05)
         monkeypatch.setattr(module, "INTERVAL", 0.2)
+    monkeypatch.setattr(telling, "SOONEST", 0.01)
     monkeypatch.setattr(views, "INTERVAL", 0.2)
     monkeypatch.setattr(agreement, "SETTLED", 0.2)
     for module in (member_table, key):

@@ -30,6 +30,7 @@ from troth.node.pool.meter import Meter
 from troth.protocol.identifiers import group_id
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 from troth.protocol.wire_group import LoadPart
+from troth.routing.prefixes.announcing import BURST, SOONEST
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.members import LARGEST_GROUP
 from troth.routing.prefixes.naming import Chunking, Naming
@@ -297,6 +298,27 @@ async def test_who_does_not_answer_is_left_alone_until_it_is_heard(monkeypatch: 
     await asyncio.wait_for(pausing, LONGEST_PAUSE / 2)
 
 
+async def test_a_burst_of_requests_is_told_before_its_time_and_ten_times_a_second_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "HEARTBEAT", 600.0)
+    line, words = MemberLine(), cast(Any, _Words())
+    for told in range(2):
+        for _ in range(BURST - 1):
+            line.took()
+        pausing = asyncio.create_task(line.pause())
+        await asyncio.wait([pausing], timeout=3 * SOONEST)
+        assert not pausing.done()
+        line.took()
+        await asyncio.wait_for(pausing, 60)
+        line.content(words, told)
+    for _ in range(2 * BURST):
+        line.took()
+    since = asyncio.get_running_loop().time()
+    await line.pause()
+    assert asyncio.get_running_loop().time() - since >= 0.99 * SOONEST
+
+
 # How much is read
 
 
@@ -311,6 +333,12 @@ def test_a_member_is_read_as_far_as_its_allowance_goes() -> None:
     allowance.take(name(1), PER_SECOND - EACH, 1.0)
     allowance.keep([name(2)])
     allowance.take(name(1), MOST - EACH, 1.0)
+
+
+def test_a_burst_told_as_often_as_may_be_is_read() -> None:
+    allowance = Allowance()
+    for word in range(6_000):
+        allowance.take(name(1), 60, word * SOONEST)
 
 
 def test_whoever_says_a_word_each_second_has_allowance_for_snapshots() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names, seems_silent
 from support.waiting import eventually
 
+from troth.node.group import telling
 from troth.protocol.types import Segment
 from troth.protocol.wire_group import Tell, Told
+from troth.routing.prefixes.announcing import BURST
 from troth.routing.prefixes.update import LARGEST_UPDATE, ChunkRun, NodeLoad, Update, encode_update
 from troth.transport.errors import OverlayError, RemoteFailure
 
@@ -55,6 +58,18 @@ async def test_a_request_goes_to_the_member_that_holds_its_prompt(stage: Stage) 
     assert entry.channel(members[2].address).recipient == members[2].address
     with pytest.raises(OverlayError):
         entry.channel(entry.own)
+
+
+async def test_a_burst_of_requests_is_heard_before_the_next_word_is_due(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = await stage.started(3)
+    monkeypatch.setattr(telling, "HEARTBEAT", 600.0)
+    await asyncio.sleep(1.0)
+    for _ in range(BURST):
+        members[1].group.took()
+    rows = [member.group._sharing.view.members for member in members]
+    await eventually(lambda: all(row[members[1].address].load.taken == BURST for row in rows[::2]))
 
 
 async def test_a_gap_is_closed_by_a_snapshot(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

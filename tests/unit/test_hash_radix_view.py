@@ -143,13 +143,6 @@ def test_a_heartbeat_brings_the_load_and_no_names() -> None:
     assert [_held(view, "a", block) for block in (1, 2)] == [32, 32]
 
 
-def test_a_heartbeat_is_due_each_second_and_sooner_after_a_burst() -> None:
-    announcer = Announcer(NAMING.chunking.identity, 1)
-    announcer.heartbeat(NodeLoad(taken=2**32 - 2))
-    due = [announcer.heartbeat_due(taken, since) for taken, since in ((1, 0.9), (2, 0.9), (2, 0.05), (2**32 - 2, 1.0))]
-    assert due == [False, True, False, True]
-
-
 def test_a_heartbeat_shows_that_an_update_was_missed() -> None:
     view, node = view_of("abc", NAMING), _Node()
     view.receive("a", node.say(), 1.0)

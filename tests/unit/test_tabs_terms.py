@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from support.toy_market import ASK, CLASS_ID, FACTORY, TABLE, World
+from support.toy_market import ASK, CLASS, CLASS_ID, FACTORY, TABLE, World
 from support.toy_tab_scheduler import ToyScheduler
 from support.toy_tab_stage import toy_stage
 from unit.test_tabs_asking import ALWAYS, asked
@@ -165,10 +165,10 @@ def test_other_checks_are_refused(text: str) -> None:
 
 async def test_a_rate_below_the_class_is_raised_to_it(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
-        await asked(stage, replace(ALWAYS, check=CheckWish.read("0.1%")))
+        await asked(stage, replace(ALWAYS, check=CheckWish.read("0.0001%")))
         submission = stage.session.journal.all()[0].submission
         assert submission is not None
-        assert submission.order.message.check_rate == 50_000
+        assert submission.order.message.check_rate == CLASS.least_check_rate == 2
 
 
 USDC = Asset(NO_ADDRESS.replace("0x0", "0x1", 1), "usdc", 6)

@@ -66,8 +66,6 @@ class Copies:
 async def copies(folder: Path, unpaid: tuple[int, ...] = ()) -> AsyncIterator[Copies]:
     """Copies made after one answer that is paid, and one to ``unpaid`` that is not."""
     async with toy_stage(folder / "one") as stage:
-        # What is asked for `SELDOM` is never drawn, and not one time in twenty, as by itself.
-        stage.scheduler.prices["check_rate"] = 1
         await asked(stage)
         if unpaid:
             await asked(stage, SELDOM, unpaid)

@@ -11,7 +11,7 @@ from research.forwarding.engine import Engine, Job
 from research.forwarding.workloads import Request
 from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy, ServingChoice
 from troth.routing.forwarding.forwarder import Forwarder
-from troth.routing.prefixes.announcing import INTERVAL, SOONEST, Announcer
+from troth.routing.prefixes.announcing import BURST, INTERVAL, SOONEST, Announcer
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import BlocksStored, KvEvent, LocalBlocks
 from troth.routing.prefixes.members import LARGEST_GROUP, split
@@ -105,7 +105,7 @@ class Overlay:
 
     def start(self, engines: Sequence[Engine], clock: Clock) -> None:
         self._engines, self._clock = engines, clock
-        self._said = [-SOONEST] * len(engines)
+        self._said, self._told = [-SOONEST] * len(engines), [0] * len(engines)
         names = [str(node) for node in range(len(engines))]
         groups = split(dict.fromkeys(names, ""), b"round", self._largest)
         self._group = {int(name): [int(other) for other in group] for group in groups for name in group}
@@ -156,7 +156,7 @@ class Overlay:
 
     def _perhaps_say_load(self, node: int) -> None:
         since = self._clock.now - self._said[node]
-        if self._announcers[node].heartbeat_due(self._engines[node].taken, since + 1e-6):
+        if since + 1e-6 >= SOONEST and self._engines[node].taken - self._told[node] >= BURST:
             self._say_load(node)
 
     def _tell_load(self, node: int) -> None:
@@ -164,7 +164,7 @@ class Overlay:
         self._clock.at(self._clock.now + self._load_interval, lambda: self._tell_load(node))
 
     def _say_load(self, node: int) -> None:
-        self._said[node] = self._clock.now
+        self._said[node], self._told[node] = self._clock.now, self._engines[node].taken
         content = encode_heartbeat(self._announcers[node].heartbeat(self._engines[node].load))
         self.sent_bytes += len(content)
         for other in self._group[node]:

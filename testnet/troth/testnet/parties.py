@@ -35,16 +35,13 @@ class NetworkPlan:
     Attributes:
         slices: layers of each slice, [first, end); each is a segment of every request
         nodes_per_slice: at least candidates + verifiers
-        unit: wei per unit of pay
         block_seconds: seconds between blocks of the local chain
-        reviewers: of a disputed segment; 0 for the class's default
         members: of the committee that signs the overlay's directory
         relays: of the overlay; 0 for a network without one
         engine: of every node, torch or vllm
         refuser: beside the scheduler there is a second one that refuses checks
         exact: traces are compared bit by bit instead of by calibrated thresholds
         disputes: wrong rows convict by arithmetic, too
-        windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
     model: str = "smollm2-135m"
@@ -52,10 +49,7 @@ class NetworkPlan:
     nodes_per_slice: int = 5
     candidates: int = 2
     verifiers: int = 3
-    reviewers: int = 0
-    unit: int = 1_000 * GWEI
     block_seconds: float = 1.0
-    windows: tuple[int, int, int, int, int] = (120, 60, 30, 60, 900)
     dtype: str = "float32"
     members: int = 4
     relays: int = 0

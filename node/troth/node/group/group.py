@@ -43,7 +43,8 @@ class Allowance:
         """A message with so many bytes of payload came; raises NodeBusy where it is too much."""
         bucket = self._buckets.setdefault(name, TokenBucket(PER_SECOND, MOST, now))
         if not bucket.take(now, EACH + payload):
-            raise NodeBusy("this member tells more than can be read", payload, "Tell once a second, all once in five.")
+            remedy = "Tell ten times a second at most, and all once in five seconds."
+            raise NodeBusy("this member tells more than can be read", payload, remedy)
 
     def keep(self, names: Collection[Address]) -> None:
         """Forget all others."""
@@ -112,6 +113,7 @@ class Group:
     def took(self) -> None:
         """A task begins here, whoever sent it."""
         self._took = (self._took + 1) % 2**32
+        self._sharing.telling.took()
 
     def served(self, seconds: float) -> None:
         """A request was served here in so many seconds."""

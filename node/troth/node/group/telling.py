@@ -1,5 +1,6 @@
 """Tells the other members, each on a channel of its own: every second a word, every five seconds one with names.
 
+After a burst of requests the word comes before its time. Other entries must hear of the burst while they still choose.
 For each member it keeps what that one is still to be told, and when it is tried again.
 """
 
@@ -17,7 +18,7 @@ from troth.node.group.membership import Peer
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
-from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL
+from troth.routing.prefixes.announcing import BURST, HEARTBEAT, INTERVAL, SOONEST
 from troth.routing.prefixes.errors import PrefixError
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import ChannelUnavailable, OverlayError
@@ -55,7 +56,9 @@ class MemberLine:
     _due: bytes = b""
     _whole: bool = False
     _said_whole: float = float("-inf")
+    _new: int = 0
     _heard: asyncio.Event = field(default_factory=asyncio.Event)
+    _burst: asyncio.Event = field(default_factory=asyncio.Event)
 
     def announce(self, update: bytes) -> None:
         """An update waits to be said; who did not get the one before gets all at once instead."""
@@ -66,8 +69,16 @@ class MemberLine:
         """The member misses something."""
         self._whole = True
 
+    def took(self) -> None:
+        """This node has one more request than the member was told."""
+        self._new += 1
+        if self._new >= BURST:
+            self._burst.set()
+
     def content(self, words: UpdateSource, now: float) -> tuple[bytes, bool]:
         """What to say now, and whether names are in it. All at once goes out once an interval, whoever asks."""
+        self._new = 0
+        self._burst.clear()
         if self._whole and now - self._said_whole >= INTERVAL:
             self._whole, self._due, self._said_whole = False, b"", now
             return words.whole(), True
@@ -79,15 +90,23 @@ class MemberLine:
         self._heard.set()
 
     async def pause(self) -> None:
-        """Until the next word: longer after failures, but no longer than until the member is heard."""
+        """Until the next word: a burst of requests shortens it.
+
+        It is longer after failures, but no longer than until the member is heard.
+        """
         self._heard.clear()
-        await asyncio.sleep(HEARTBEAT)
+        await asyncio.sleep(SOONEST)
+        await _within(HEARTBEAT - SOONEST, self._burst)
         more = min(LONGEST_PAUSE, HEARTBEAT * 2 ** min(self.failures, 32)) - HEARTBEAT
         if more > 0:
-            # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(more):
-                    await self._heard.wait()
+            await _within(more, self._heard)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the event.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 @dataclass(slots=True)
@@ -131,6 +150,11 @@ class GroupTelling:
         """An update for all."""
         for ear in self._ears.values():
             ear.line.announce(update)
+
+    def took(self) -> None:
+        """A request begins here."""
+        for ear in self._ears.values():
+            ear.line.took()
 
     def wake(self, name: Address) -> None:
         """This member was heard: it can be tried again if it was given up for a while."""

@@ -65,7 +65,7 @@ async def conclude(
     word, beside_it = await context.write(lambda: _concluded(context, session, made, rows, (result, imprints)))
     await context.engine.forget(session.key)
     session.drop_rows()
-    session.text.telling.conclude(word)
+    session.text.telling.conclude(word, written)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
     return Concluded(last_row, beside_it), word
 

@@ -28,7 +28,7 @@ class Announcer:
 
     def __init__(self, chunking: bytes, epoch: int, most: int = MOST_NAMES) -> None:
         self._chunking, self._epoch, self._most = chunking, epoch, most
-        self._sequence = self._heartbeats = self._taken = 0
+        self._sequence = self._heartbeats = 0
         self._held: dict[int, int] = {}
         self._said: dict[int, int] = {}
         self._stored: dict[int, int] = {}
@@ -71,14 +71,9 @@ class Announcer:
         """All that was said so far, under the number of the last update: for who missed one."""
         return Update(True, self._chunking, self._epoch, max(1, self._sequence), load, runs_of(self._said, LONGEST_RUN))
 
-    def heartbeat_due(self, taken: int, since: float) -> bool:
-        """Whether to send a heartbeat now, `since` seconds after the last one; `taken` as in `NodeLoad`."""
-        return since >= HEARTBEAT or (since >= SOONEST and (taken - self._taken) % 2**32 >= BURST)
-
     def heartbeat(self, load: NodeLoad) -> Heartbeat:
         """The load alone, under the number of the last update, so that who missed that one notices."""
         self._heartbeats += 1
-        self._taken = load.taken
         return Heartbeat(self._chunking, self._epoch, self._sequence, self._heartbeats, load)
 
     def _due(self) -> tuple[dict[int, int], list[int]]:
