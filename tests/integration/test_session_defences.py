@@ -13,6 +13,7 @@ from support.session_stage import session_stage, whole
 
 from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.sessions import asking, carrying
+from troth.overlay.sessions import destination as destinations
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening
@@ -24,7 +25,7 @@ from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.session import MOST_REQUESTS
 from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
-from troth.overlay.sida import Sender, Threshold, parse
+from troth.overlay.sida import InboxLimits, Sender, Threshold, parse
 
 SESSION = Threshold(4, 3)
 SECONDS = 60.0
@@ -257,6 +258,19 @@ class Stranger:
 def lone(serve, limits):
     secret = X25519PrivateKey.generate()
     return Destination(bytes(32), secret, serve, limits, clock=lambda: 1000), secret
+
+
+async def test_a_request_that_is_never_whole_is_counted_as_lost(monkeypatch):
+    monkeypatch.setattr(destinations, "SWEEP_SECONDS", 0.05)
+    destination, secret = lone(None, SessionLimits(inbox=InboxLimits(seconds=0.1, segment_bytes=65_536)))
+    stranger = Stranger(destination, secret)
+    await stranger.clove(stranger.sender().send(b"never whole", last=True)[0])
+    sweeping = asyncio.create_task(destination.sweeping())
+    async with asyncio.timeout(SECONDS):
+        while destination.metrics.registry.get_sample_value("troth_overlay_lost_total") != 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    sweeping.cancel()
+    await asyncio.gather(sweeping, return_exceptions=True)
 
 
 async def test_long_requests_that_never_end_are_bounded_in_bytes():

@@ -199,16 +199,6 @@ async def test_what_cannot_be_is_refused(engine: VllmEngine) -> None:
         await engine.prefill([])
 
 
-async def test_probabilities_are_those_of_the_rows(engine: VllmEngine) -> None:
-    tokens = text(60, 50)
-    found = await engine.probabilities(tokens)
-    logits = (await engine.logits((await engine.prefill(tokens)).rows[:-1])).rows.astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    expected = (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))[np.arange(49), tokens[1:]]
-    assert found.shape == (49,)
-    assert np.allclose(found, expected, atol=1e-3)
-
-
 async def test_a_text_that_nobody_reads_any_more_stops(engine: VllmEngine) -> None:
     steps = engine.generate(ask(text(70, 20), 500), SEED)
     assert len((await anext(steps)).rows) == 20

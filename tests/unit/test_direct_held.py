@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
+import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
-from troth.node.direct.entry_app import HeldResponse, Places
+from troth.node.direct import entry_app
+from troth.node.direct.counters import Counters
+from troth.node.direct.entry_app import EntryContext, HeldResponse, Places
 from troth.node.errors import IntakeRefused
 from troth.protocol.types import Address
 
@@ -95,3 +100,34 @@ def test_one_scheduler_leaves_places_to_the_others() -> None:
             pass
         with places.one(OTHER):
             assert places.taken == 4
+
+
+class EndlessScheduler:
+    """Its stream of an order that was taken before says a line again and again, and never comes to an end."""
+
+    def bonded(self, name: str) -> Any:
+        return SimpleNamespace(operator=name)
+
+    @asynccontextmanager
+    async def again(self, *_arguments: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        yield self._lines()
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        while True:
+            yield b'{"type": "token"}'
+            await asyncio.sleep(0.01)
+
+
+async def test_a_scheduler_that_repeats_an_order_without_end_holds_no_place_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(entry_app, "LONGEST_SECONDS", 0.1)
+    tools: Any = SimpleNamespace(counters=Counters(CollectorRegistry()))
+    none: Any = None
+    context = EntryContext(none, none, none, lambda: 0, cast(Any, EndlessScheduler()), tools, list)
+    transport = httpx.ASGITransport(entry_app.entry_app(context))
+    async with httpx.AsyncClient(transport=transport, base_url="http://entry") as client, asyncio.timeout(60):
+        word = "0x" + "07" * 32
+        answer = await client.get(f"/schedulers/0x01/v1/orders/{word}", headers={"troth-salt": word})
+    assert answer.status_code == 200
+    assert answer.content.startswith(b'{"type": "token"}\n')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +13,12 @@ import pytest
 from support.relay_network import destination_entry
 
 from troth.overlay.cells.format import EndReason
+from troth.overlay.cells.messages import CellMessage
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.configuration import load, load_directory, relay_entry
+from troth.overlay.relay.deliveries import Deliveries
 from troth.overlay.relay.doctor import examine
 from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise, own_descriptor, own_entry
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key, load_operator_key
@@ -177,6 +182,26 @@ def test_limits_come_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "relay.toml").write_text("version = 1\n[listen]\naddress = 'a:1'\n[limits]\ncircuits = 3\n")
     assert load(tmp_path).limits.circuits == 3
     assert load(tmp_path).limits.links == RelayLimits().links
+
+
+async def test_the_log_names_no_destination_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    away = PinnedAddress("127.0.0.1", port, bytes(32))
+    failed: list[EndReason] = []
+    sender: Any = SimpleNamespace(failed=lambda _number, reason: failed.append(reason))
+    with caplog.at_level(logging.INFO):
+        message = CellMessage(1, b"", destination=away.name)
+        await Deliveries(RelayLimits(), lambda: None).begin(away, message, sender)
+    assert failed == [EndReason.UNREACHABLE]
+    assert caplog.messages
+    assert not [told for told in caplog.messages if "127.0.0.1" in told or str(port) in told]
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RelayLimits)])
+def test_every_bound_of_a_relay_can_be_set(tmp_path: Path, name: str) -> None:
+    (tmp_path / "relay.toml").write_text(f"version = 1\n[listen]\naddress = 'a:1'\n[limits]\n{name} = 7\n")
+    assert getattr(load(tmp_path).limits, name) == 7
 
 
 def test_a_directory_comes_back(tmp_path: Path) -> None:

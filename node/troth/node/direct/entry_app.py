@@ -9,6 +9,7 @@ A streamed answer holds its place, its connection and its listeners until it end
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -23,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from troth.node.direct.checking import ServingCheck
 from troth.node.direct.order import read_order
 from troth.node.direct.scheduler_side import SALT_HEADER, RelayedRefusal, SchedulerSide, bounded, refusal
-from troth.node.direct.serving import ServingContext, ServingOrder
+from troth.node.direct.serving import LONGEST_SECONDS, ServingContext, ServingOrder
 from troth.node.errors import IntakeRefused, SchedulerAway
 from troth.protocol.market.bodies import BODY_LIMIT, SUBMISSION_LIMIT
 from troth.protocol.typed_data import Domain
@@ -225,8 +226,13 @@ async def _fetch(entry: EntryContext, places: Places, name: str, path: str, body
 
 
 async def _ended(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    async for line in lines:
-        yield line + b"\n"
+    """Each with its end. A stream that lasts too long ends early, and its client goes to the scheduler."""
+    until = asyncio.get_running_loop().time() + LONGEST_SECONDS
+    with contextlib.suppress(StopAsyncIteration, TimeoutError):
+        while True:
+            async with asyncio.timeout_at(until):
+                line = await anext(lines)
+            yield line + b"\n"
 
 
 async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

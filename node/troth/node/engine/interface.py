@@ -283,9 +283,6 @@ class WholeEngine(Engine, Protocol):
             fresh: compute every position, also those that the cache has.
         """
 
-    async def probabilities(self, tokens: Sequence[int]) -> NDArray[Any]:
-        """Log probability of each token but the first after those before it, in one pass; float32, natural."""
-
     def events(self) -> AsyncIterator[CacheEvent]:
         """What happens to the cache of prefixes from now on; begins with `Cleared` and what is held, parents before
         children. Blocks are named as `vllm.blocks.block_names` names them."""

@@ -124,7 +124,10 @@ class Group:
         return self._sharing.telling.channel(node)
 
     def acknowledged(self, node: Address, part: LoadPart, round_trip: float) -> None:
-        """A member has the request that was forwarded to it, and says how loaded it is; seconds there and back."""
+        """A member has the request that was forwarded to it, and says how loaded it is; seconds there and back.
+
+        For the paper's forwarding (`scripts/bench forwarding real`): a running entry hears loads from `tell` alone.
+        """
         self._sharing.forwarder.acknowledged(node, load_of(part), round_trip, time.monotonic())
 
     def is_member(self, sender: Address) -> bool:

@@ -197,7 +197,7 @@ class DirectoryClient:
         self._hurry.clear()
 
     def _pause(self, listing: Listing) -> float:
-        """Until somewhere in the second third of the list's time: clients do not come all at once."""
+        """Until between a third and half of the list's time is over: clients do not come all at once."""
         span = listing.valid_until - listing.valid_after
         due = listing.valid_after + span * _SHUFFLE.uniform(0.35, 0.5)
         return max(due - self._clock(), min(self._retry, span / 20))

@@ -4,7 +4,7 @@ relay.toml      version = 1
                 [listen]  host, port; address = "name:port" as others reach it; optional metrics_port (loopback)
                 [relay]   optional proxy, directory (a file, where there is no committee)
                 [committee]  optional: contract, rpc; region, bandwidth (kB/s), publish_seconds, retry_seconds
-                [limits]  optional: the counts of `limits.RelayLimits`, by the same names
+                [limits]  optional: the bounds of `limits.RelayLimits`, by the same names
                 [waits]   optional drain (seconds)
 directory.toml  [[relay]]        host, port, tls_key_hash, handshake_key; optional operator
                 [[destination]]  host, port, tls_key_hash
@@ -59,6 +59,7 @@ class _RelayLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     links_per_host: _Count | None = None
     tls_handshakes: _Count | None = None
     tls_handshakes_per_host: _Count | None = None
+    tls_seconds: Seconds | None = None
     circuits: _Count | None = None
     half_open: _Count | None = None
     extending: _Count | None = None
@@ -69,9 +70,16 @@ class _RelayLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     backlog_bytes: _Count | None = None
     circuit_backlog_bytes: _Count | None = None
     circuit_bytes: _Count | None = None
+    circuit_seconds: Seconds | None = None
+    idle_seconds: Seconds | None = None
+    half_open_seconds: Seconds | None = None
+    extend_seconds: Seconds | None = None
     message_bytes: _Count | None = None
+    open_messages: _Count | None = None
     messages_bytes: _Count | None = None
+    message_seconds: Seconds | None = None
     exchanges_per_circuit: _Count | None = None
+    exchange_seconds: Seconds | None = None
     reply_bytes: _Count | None = None
 
 

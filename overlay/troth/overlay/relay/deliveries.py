@@ -76,7 +76,9 @@ class Deliveries:
         try:
             connection = await asyncio.shield(opening)
         except (OSError, TimeoutError, ValueError, OverlayError) as error:
-            log.info("destination %s:%d cannot be reached: %s", place.host, place.port, error)
+            # Which one a client wanted, and when, is not for a file on the relay's disk.
+            log.info("a destination cannot be reached")
+            log.debug("destination %s:%d cannot be reached: %s", place.host, place.port, error)
             sender.failed(message.number, EndReason.UNREACHABLE)
         else:
             self._hand_over(connection, message, sender)

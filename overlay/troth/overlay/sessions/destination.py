@@ -92,6 +92,8 @@ class Destination:
             await asyncio.sleep(SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
             self._inbox.expire(now)
+            self.metrics.lost.inc(len(self._inbox.lost))
+            self._inbox.lost.clear()
             self.table.sweep(now)
             self.metrics.sessions.set(len(self.table.sessions))
 

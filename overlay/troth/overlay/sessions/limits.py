@@ -54,4 +54,5 @@ class SessionMetrics:
         self.refused = Counter(
             "troth_overlay_refused", "Deliveries that were refused", ["reason"], registry=self.registry
         )
+        self.lost = Counter("troth_overlay_lost", "Requests of which parts came and never all", registry=self.registry)
         self.sessions = Gauge("troth_overlay_sessions", "Sessions that are known", registry=self.registry)

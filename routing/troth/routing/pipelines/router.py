@@ -88,8 +88,8 @@ class Router:
     def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw] | None = None) -> Route:
         """The fastest pipeline with room for `tokens` at each machine, reserved for `request` until `release`.
 
-        Among the candidates of `draws` if given, else free over all slices. A request that already runs keeps what it
-        has and gets no second pipeline.
+        Among the candidates of `draws` if given, as in schedulers; else free over all slices, as in Parallax and the
+        benchmarks. A request that already runs keeps what it has and gets no second pipeline.
         """
         refusal = self._refusal(request, tokens)
         if refusal:
@@ -99,8 +99,9 @@ class Router:
     def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Route:
         """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free one if none has.
 
-        Requests that share their whole pipeline share batches from the first stage to the last. Free pipelines that
-        differ in a stage arrive there at different times, and each batch reads the weights again.
+        A research figure: schedulers choose among those drawn. Requests that share their whole pipeline share batches
+        from the first stage to the last. Free pipelines that differ in a stage arrive there at different times, and
+        each batch reads the weights again.
         """
         refusal = self._refusal(request, tokens)
         if refusal:

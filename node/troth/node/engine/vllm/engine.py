@@ -174,15 +174,6 @@ class VllmEngine:
             raise _busy(error) from error
         return Computed(rows, time.perf_counter() - began)
 
-    async def probabilities(self, tokens: Sequence[int]) -> NDArray[Any]:
-        """See `interface.WholeEngine.probabilities`; past the cache, since vLLM keeps no logits there."""
-        self._require(tokens, len(tokens))
-        core = await self._core()
-        try:
-            return await self._texts.probabilities(core, list(tokens))
-        except EngineError as error:
-            raise _busy(error) from error
-
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """See `interface.Engine.forward`; the segment is the whole model."""
         began = time.perf_counter()

@@ -76,14 +76,6 @@ class EngineTexts:
         finally:
             core.board.drop(name)
 
-    async def probabilities(self, core: Core, tokens: list[int]) -> NDArray[Any]:
-        """Natural log probabilities of tokens[1:], float32."""
-        words = PAST_THE_CACHE | {"prompt_logprobs": 0}
-        outputs = await _finish(core, core.name(), tokens, words)
-        found = next(output.prompt_logprobs for output in outputs if output.prompt_logprobs)
-        pairs = zip(tokens[1:], found[1:], strict=True)
-        return np.array([likely[token].logprob for token, likely in pairs], np.float32)
-
     async def rows(self, core: Core, name: str, tokens: Sequence[int], start: int, end: int) -> NDArray[Any]:
         """Rows [start, end) of a running request, whose text begins with `tokens`."""
         return (await self.rows_and_cached(core, name, tokens, start, end))[0]
