@@ -231,6 +231,10 @@ TEXTS: list[tuple[str, str, list[tuple[str, Any]]]] = [
     ('<tool_call>{"arguments": {"a": "}"}, "name": "f"}</tool_call>', "", [("f", {"a": "}"})]),
     ('<tool_call>{"name": "f", "arguments": {"a": "\\"}{", "b": [{}]}}', "", [("f", {"a": '"}{', "b": [{}]})]),
     ('<tool_call>{"name": "f", "arguments": {"a": "<tool_call>"}}</tool_call>', "", [("f", {"a": "<tool_call>"})]),
+    (f'<tool_call>{BERN}</tool_call>\n<tool_call>\n{{"name": "cl', "", [("weather", {"place": "Bern"})]),
+    (f"<tool_call>{BERN}</tool_call>\n<tool_c", "", [("weather", {"place": "Bern"})]),
+    (f"<tool_call>{BERN}</tool_call>\n<tools", "\n<tools", [("weather", {"place": "Bern"})]),
+    ('<tool_call>\n{"name": "cl', '<tool_call>\n{"name": "cl', []),
     (
         '<tool_call>{"arguments": 7, "name": "f"}</tool_call>',
         '<tool_call>{"arguments": 7, "name": "f"}</tool_call>',

@@ -101,11 +101,17 @@ class CallReader:
                 return ReadText("".join(text), tuple(calls))
 
     def finish(self) -> ReadText:
-        """The end of the text: what was held back is text, or a whole call without its last tag."""
+        """The end of the text: what was held back is text, or a whole call without its last tag.
+
+        The beginning of one more call, at which the answer was cut, is no text beside the calls before it.
+        """
         rest, self._held = self._held, ""
         if self._state == "call":
-            return self._whole(rest, (OPENING if self._tagged else "") + rest)
-        return ReadText(rest) if self._state == "text" and not (self.count and rest.isspace()) else ReadText()
+            calls_before = self.count
+            said = self._whole(rest, (OPENING if self._tagged else "") + rest)
+            return ReadText() if calls_before and not said.calls else said
+        is_cut = self.count and OPENING.startswith(rest.strip())
+        return ReadText(rest) if self._state == "text" and not is_cut else ReadText()
 
     def _begin(self) -> ReadText:
         """Without tags an answer is a call from its first letter, or none."""
