@@ -136,7 +136,7 @@ async def imprint_scene(
     anvil.mine(3)
     deployer, parameters = anvil.keys[0], replace(PARAMETERS, **changes)
     factory = await _created(anvil, Call("factory", factory_code()), deployer)
-    creation = calls.imprints_creation(factory, parameters, Address("0x" + "00" * 20), [key.checking])
+    creation = calls.imprints_creation(factory, parameters, [key.checking])
     prover = await _created(anvil, creation, deployer)
     head = HeadTree(head_imprints(find_head(folder, HEAD), dtype), key.levels)
     model = describe(folder, dtype)

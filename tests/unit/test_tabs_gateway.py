@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.toy_market import CLASS_ID, PARAMETERS
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
+from support.waiting import eventually
 
 from troth.client.gateway import questions
 from troth.client.gateway.guard import SpendingLimits
@@ -195,12 +196,8 @@ async def test_undrawn_answers_are_paid_after_the_lag_by_the_gateway_itself(tmp_
             await stage.post()
         stage.stage.world.block += PARAMETERS.lag
         toy = stage.stage.scheduler
-        for _ in range(40):
-            book = toy.books[stage.stage.tab]
-            if not book.exposure and len(toy.served) == 3:
-                break
-            await asyncio.sleep(0.1)
-        assert (book.exposure, book.payable) == (0, stage.stage.book().spent)
+        await eventually(lambda: not toy.books[stage.stage.tab].exposure and len(toy.served) == 3)
+        assert toy.books[stage.stage.tab].payable == stage.stage.book().spent
 
 
 async def test_nothing_of_prompt_or_answer_is_in_metrics(tmp_path: Path) -> None:

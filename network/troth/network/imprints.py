@@ -45,7 +45,7 @@ async def examine_imprints(rpc: Rpc, network: NetworkDescription, place: Imprint
             return False, f"another key for rows of {columns} columns than the file names, or none", DISTRUST
     parameters = replace(network.parameters, prover=NO_ADDRESS)
     checking = [ImprintKey(columns, _numbers(words)) for columns, words in zip(place.keys, keys, strict=True)]
-    creation = imprints_creation(network.factory, parameters, NO_ADDRESS, checking)
+    creation = imprints_creation(network.factory, parameters, checking)
     widths = ", ".join(map(str, place.keys))
     found = f"Imprints at {place.address}, with keys for rows of {widths} columns: look at their ceremony"
     return await examine_creation(rpc, place.address, place.created_by, creation, found)

@@ -184,7 +184,7 @@ def _dispute_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
 def _imprints_step(wish: CreationWish) -> tuple[PlannedStep, ...]:
     if not wish.imprints:
         return ()
-    size = len(imprints_creation(NO_ADDRESS, wish.parameters, NO_ADDRESS, wish.imprints).data)
+    size = len(imprints_creation(NO_ADDRESS, wish.parameters, wish.imprints).data)
     gas = creation_gas(size, runtime_of(IMPRINTS).length) + KEY_GAS * len(wish.imprints)
     return (PlannedStep(IMPRINTS_STEP, gas),)
 

@@ -37,7 +37,7 @@ from troth.protocol.market.addresses import contracts_of, creation_code, factory
 from troth.protocol.market.calls import build_factory
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
-from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
+from troth.protocol.market.types import Contracts, Parameters
 from troth.protocol.reputation import ReputationRules
 from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
@@ -271,7 +271,7 @@ class _Maker:
 
     async def create_imprints(self, parameters: Parameters, keys: Sequence[ImprintKey]) -> Parameters:
         """The Imprints of the deployment to come, and its parameters with it as the prover."""
-        call = imprints_creation(self.factory, parameters, NO_ADDRESS, keys)
+        call = imprints_creation(self.factory, parameters, keys)
         return replace(parameters, prover=await self._contract(IMPRINTS_STEP, call))
 
     async def _contract(self, name: str, call: Call) -> Address:

@@ -13,7 +13,7 @@ from troth.node.errors import ModelError
 from troth.node.models.folder import find_model
 from troth.node.orders.context import NodeContext
 from troth.node.orders.hosting import SliceHosting
-from troth.node.pool.agreement import MOST_GROUPS, agreement_of, device_kind, weight_bytes
+from troth.node.pool.agreement import agreement_of, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.resident import Lent, Resident
 from troth.node.registration.asking import asks_for, asks_of
@@ -87,7 +87,7 @@ def resident_of(
         _sizes(configuration, context),
         contacts=contacts,
         sessions=sessions,
-        agreement=agreement_of(configuration, contacts, MOST_GROUPS) if moves else None,
+        agreement=agreement_of(configuration, contacts) if moves else None,
         move=moving.move,
     )
 

@@ -11,7 +11,7 @@ from troth.node.errors import ConfigError, HostingRefused
 from troth.node.pool.contacts import Contacts
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.types import Address, Segment
-from troth.protocol.wire_reports import SEGMENTS_HELD_LIMIT, HostingPart
+from troth.protocol.wire_reports import HostingPart
 
 LENT_SHARE = 0.4
 """Of the memory that is there, unless the operator says how much: a node that moves holds both slices for a while."""
@@ -59,12 +59,10 @@ class AutoLimits:
     scheduler: Address
     memory_bytes: int
     pause_seconds: float
-    most_groups: int = SEGMENTS_HELD_LIMIT
+    most_groups: int = MOST_GROUPS
 
 
-def agreement_of(
-    configuration: NodeConfiguration, contacts: Contacts, most_groups: int = SEGMENTS_HELD_LIMIT
-) -> AutoLimits:
+def agreement_of(configuration: NodeConfiguration, contacts: Contacts) -> AutoLimits:
     """What [auto] says, with the only bonded scheduler where it names none; raises ConfigError where that is not clear.
 
     Whoever stakes can register as a scheduler: with several, a node obeys none that its operator has not named.
@@ -80,7 +78,7 @@ def agreement_of(
             )
         named = bonded[0]
     memory = weight_bytes(configuration.device, configuration.cache_bytes, auto.memory_bytes)
-    return AutoLimits(named, memory, auto.pause_seconds, most_groups)
+    return AutoLimits(named, memory, auto.pause_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from troth.node.configuration import NodeConfiguration
 from troth.node.errors import ConfigError
 from troth.node.orders.running import connect
 from troth.node.organisations.credits import with_deployment
-from troth.node.pool.agreement import MOST_GROUPS, agreement_of
+from troth.node.pool.agreement import agreement_of
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.window import place_for
 from troth.node.registration.asking import asks_for
@@ -49,7 +49,7 @@ async def placed(
             remedy = "Name the keyfile of the owner, who pays the stake: --owner-keystore FILE --broadcast."
             raise ConfigError("this node is not registered yet", operator.address, remedy)
         contacts = MarketContacts(lambda: state)
-        agreement = agreement_of(configuration, contacts, MOST_GROUPS)
+        agreement = agreement_of(configuration, contacts)
         hosted, segments = await place_for(
             configuration, agreement, contacts, dtype=execution_class.dtype, layers=model.layers
         )

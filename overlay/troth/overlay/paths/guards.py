@@ -93,8 +93,8 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def load_guards(path: Path, longest: int) -> GuardState | None:
-    """What the file says, None if there is none; no guard may be kept for more than `longest` seconds.
+def load_guards(path: Path) -> GuardState | None:
+    """What the file says, None if there is none; no guard may be kept for longer than `LONGEST`.
 
     Raises GuardsUnusable.
     """
@@ -113,13 +113,13 @@ def load_guards(path: Path, longest: int) -> GuardState | None:
         state = msgspec.json.decode(content, type=prepared(GuardState))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise GuardsUnusable(f"The file of guards {path} is damaged", error, _CHOOSE_ANEW) from error
-    wrong = _wrong(state, longest)
+    wrong = _wrong(state)
     if wrong:
         raise GuardsUnusable(f"The file of guards {path} is damaged", wrong, _CHOOSE_ANEW)
     return state
 
 
-def _wrong(state: GuardState, longest: int) -> str:
+def _wrong(state: GuardState) -> str:
     if state.version != VERSION:
         return f"version {state.version}"
     names = [guard.name for guard in state.guards]
@@ -128,7 +128,7 @@ def _wrong(state: GuardState, longest: int) -> str:
     for guard in state.guards:
         if len(guard.name) != 64 or guard.name.strip("0123456789abcdef"):
             return f"{guard.name[:70]} is no name"
-        if not 0 <= guard.chosen <= guard.until <= guard.chosen + longest or guard.chosen > state.latest:
+        if not 0 <= guard.chosen <= guard.until <= guard.chosen + LONGEST or guard.chosen > state.latest:
             return f"the times of {guard.name[:16]}"
         if any(at is not None and not 0 <= at <= state.latest for at in (guard.tried, guard.reached, guard.absent)):
             return f"the times of {guard.name[:16]}"
@@ -182,7 +182,7 @@ class Guards:
         self._random = random or SystemRandom()
         self._valid = (0, 0)
         self._listed: dict[str, RelayDescriptor] = {}
-        self._state = load_guards(path, LONGEST) or GuardState()
+        self._state = load_guards(path) or GuardState()
 
     @property
     def kept(self) -> tuple[Guard, ...]:
@@ -255,9 +255,7 @@ class Guards:
         try:
             with locked(self._path):
                 # Another client of this user may have changed it.
-                self._state = load_guards(self._path, LONGEST) or msgspec.convert(
-                    msgspec.to_builtins(before), GuardState
-                )
+                self._state = load_guards(self._path) or msgspec.convert(msgspec.to_builtins(before), GuardState)
                 yield self._state
                 save_guards(self._path, self._state)
         except GuardsUnusable:

@@ -11,7 +11,7 @@ from troth.protocol.calls import Call, View, calldata
 from troth.protocol.logs import EventLog, LogMeta, decoder
 from troth.protocol.market.signed import Result, SignedOrder, VrfProof
 from troth.protocol.market.token_proofs import ShownRequest, ShownToken
-from troth.protocol.market.types import Bytes, ExecutionClass, Parameters
+from troth.protocol.market.types import NO_ADDRESS, Bytes, ExecutionClass, Parameters
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint32
 
 KEY_WORDS = 24
@@ -61,13 +61,13 @@ def key_added(log: EventLog) -> ImprintKeyAdded | None:
     return decoder(ImprintKeyAdded, event).event(log) if log.topics and log.topics[0] == event.topic else None
 
 
-def imprints_creation(factory: Address, parameters: Parameters, following: Address, keys: Sequence[ImprintKey]) -> Call:
+def imprints_creation(factory: Address, parameters: Parameters, keys: Sequence[ImprintKey]) -> Call:
     """What creates the Imprints of a deployment to come: the one that ``factory`` makes by these parameters with the
-    new contract as ``prover``. ``following`` is asked about other evidence; zero: the deployment's Proofs."""
+    new contract as ``prover``; the deployment's Proofs is asked about other evidence."""
     code = bytes.fromhex(read_resource(f"{IMPRINTS}.bytecode.json")["bytecode"].removeprefix("0x"))
     inputs = named("constructor", IMPRINTS)["constructor"].inputs
     return Call(
-        "deployment of Imprints", code + encode_parameters(inputs, [factory, parameters, following, list(keys)])
+        "deployment of Imprints", code + encode_parameters(inputs, [factory, parameters, NO_ADDRESS, list(keys)])
     )
 
 

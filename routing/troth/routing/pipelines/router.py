@@ -70,8 +70,7 @@ class Router:
     tokens twice. A measured time counts for the number of requests that ran when it was measured.
     """
 
-    def __init__(self, graph: Graph, load_slope: float = LOAD_SLOPE) -> None:
-        self._slope = load_slope if 0 <= load_slope <= 1 else LOAD_SLOPE
+    def __init__(self, graph: Graph) -> None:
         self._running: dict[str, Reservation] = {}
         self.refresh(graph)
 
@@ -81,7 +80,7 @@ class Router:
         self._load = np.zeros(len(graph.hosts))
         self._free = np.array([float(min(max(0, host.cache_tokens), MOST_TOKENS)) for host in graph.hosts])
         reported = np.array([float(max(0, host.running)) for host in graph.hosts])
-        self._idle_seconds = graph.seconds / (1 + self._slope * reported)
+        self._idle_seconds = graph.seconds / (1 + LOAD_SLOPE * reported)
         for held in self._running.values():
             self._take(held.names, held.tokens, 1)
 
@@ -133,7 +132,7 @@ class Router:
 
     def layer_seconds(self) -> Floats:
         """Seconds of one layer at each host, under what runs now."""
-        return self._idle_seconds * (1 + self._slope * self._load)
+        return self._idle_seconds * (1 + LOAD_SLOPE * self._load)
 
     def _take(self, names: Sequence[str], tokens: int, requests: int) -> None:
         for name in names:
