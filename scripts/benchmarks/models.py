@@ -39,8 +39,8 @@ from troth.node.engine.interface import TokenDraw
 from troth.node.engine.probe import PROBED, probe
 from troth.node.errors import EngineError, ModelError
 from troth.node.models.folder import ModelFolder, find_model
+from troth.node.models.roots.weights_root import weights_root
 from troth.node.models.tensor_files import raw_tensors
-from troth.node.weights_root import weights_root
 from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32

@@ -29,11 +29,11 @@ from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.log.entries import LogBook
+from troth.scheduler.nodes.patience import GenerationPatience
 from troth.scheduler.orders import admission, concluding
 from troth.scheduler.orders.context import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.orders.service import Orders
-from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import Deposits

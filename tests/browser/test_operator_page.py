@@ -12,7 +12,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed (make setu
 from support.browser import CHROMIUM, DESKTOP, PHONE, WHY_NOT, chromium, looking, served
 from unit.test_node_page import MONEY, STANDING
 
-from troth.node.page import Glance, OperatorPage, application
+from troth.node.inspection.page import Glance, OperatorPage, application
 from troth.transport.health import HealthFinding
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]

@@ -28,9 +28,9 @@ from support.market_world import (
 )
 
 from troth.audit import running
-from troth.audit.bundle import write_bundle
 from troth.audit.checks import NUMBERS
 from troth.audit.errors import BundleRefused
+from troth.audit.evidence.bundle import write_bundle
 from troth.audit.report import ExitCode
 from troth.chain.deployment import deploy_market
 from troth.chain.errors import ChainRejected

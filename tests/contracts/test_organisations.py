@@ -17,7 +17,7 @@ from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected, WrongChain
 from troth.chain.organisations import deployments_of, read_organisations
 from troth.node.configuration import HostingConsent
-from troth.node.organisations import Contributing
+from troth.node.organisations.credits import Contributing
 from troth.protocol import organisation_calls as calls
 from troth.protocol.calls import Call
 from troth.protocol.market.calls import build

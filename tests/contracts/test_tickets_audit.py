@@ -10,10 +10,10 @@ from conftest import Anvil
 from support.tickets_stage import TicketsStage, tickets_stage
 
 from troth.audit import running
-from troth.audit.inputs import values
+from troth.audit.evidence.inputs import values
+from troth.audit.evidence.transactions import Transaction
 from troth.audit.report import ExitCode, FindingKind
 from troth.audit.tickets import audit_tickets, calls_of, reports
-from troth.audit.transactions import Transaction
 from troth.chain.keystore import Key
 from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
 from troth.protocol.bindings import TICKETS, functions_by_selector

@@ -15,10 +15,10 @@ from support.court_stage import CourtStage, court_stage, quantised
 from typer.testing import CliRunner
 
 from troth.audit.command import app
-from troth.audit.findings import ShownFindings
+from troth.audit.evidence.source import Source
 from troth.audit.report import ExitCode, FindingKind
-from troth.audit.source import Source
-from troth.audit.watching import CachingSource, Watcher
+from troth.audit.watching.findings import ShownFindings
+from troth.audit.watching.looks import CachingSource, Watcher
 from troth.cases import evidence as files
 from troth.cases.opening import WantedCase
 from troth.chain.keystore import create_account

@@ -16,8 +16,8 @@ from support.court_stage import CourtStage, court_stage, quantised
 from typer.testing import CliRunner
 
 from troth.audit import running
-from troth.audit.bundle import read_bundle
 from troth.audit.command import app
+from troth.audit.evidence.bundle import read_bundle
 from troth.cases import evidence as files
 from troth.chain.keystore import create_account
 from troth.protocol.market import log_data

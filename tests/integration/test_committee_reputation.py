@@ -20,7 +20,7 @@ from troth.chain.reputation import word_of_the_committee
 from troth.committee.command import app
 from troth.committee.errors import EpochRefused, SignedOther
 from troth.committee.rating.epochs import EpochJournal
-from troth.node.inspection import own_reputation
+from troth.node.inspection.status import own_reputation
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from support.direct_network import DirectNetwork, direct_network
+from support.waiting import eventually
+from unit.test_early_ends import SlowNodes
 
 from troth.client.choices import SamplingChoices
 from troth.client.orders import checking, course
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
-from troth.client.orders.updates import EndedUpdate, OrderOutcome, SentUpdate, ServedUpdate, TextUpdate
+from troth.client.orders.updates import EndedUpdate, FinishedUpdate, OrderOutcome, SentUpdate, ServedUpdate, TextUpdate
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.node.errors import NotAMember
 from troth.protocol.market import checks, messages
@@ -94,6 +96,36 @@ async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
             (drawn,) = checks.candidates(history.order, history.admitted.infer_proof, view)
             assert history.admitted.nodes[0] == min(drawn, key=wanted.index)
         assert hints == [tuple(wanted)] * 3
+
+
+async def test_an_answer_of_which_nobody_wants_more_ends_by_way_of_its_node(anvil: Any, tmp_path: Path) -> None:
+    """Its node is ahead of the scheduler that ends it; what is paid is what the scheduler was given."""
+    async with direct_network(anvil, tmp_path) as network:
+        orders = network.network.scheduler.orders
+        nodes, ending, updates = SlowNodes(orders.context.peers), asyncio.Event(), []
+        network.network.stage.anvil.mine(1)
+        await network.follower.catch_up()
+        await network.network.scheduler.ledger.catch_up()
+        wish = Wish(SamplingChoices(200), CheckWish("lot", MILLION))
+        async for update in ask(network.session, PROMPT, wish, ending=ending):
+            updates.append(update)
+            if isinstance(update, TextUpdate) and not ending.is_set():
+                ending.set()
+                await eventually(lambda: any(path.endswith("/end") for path in network.asked))
+                nodes.go.set()
+        assert ended(updates).outcome is OrderOutcome.CHECKED
+        (entry,) = network.session.journal.all()
+        history = orders.context.store.get(entry.identifier)
+        assert history.tokens == entry.tokens
+        assert 1 <= len(entry.tokens) < 200
+        assert entry.paid == entry.fee
+        (result,) = history.answered.results
+        assert result.message.written == len(entry.tokens)
+        assert 0 < (entry.fee or 0) < entry.most * (len(PROMPT) + len(entry.tokens) + 1) // (len(PROMPT) + 200)
+        (finished,) = (update for update in updates if isinstance(update, FinishedUpdate))
+        assert finished.tokens == len(entry.tokens)
+        said = [path for path in network.asked if "/v1/orders" in path]
+        assert said == [f"POST /v1/orders/0x{entry.identifier.hex()}/end"], "all else came by way of the node"
 
 
 async def test_the_order_goes_on_at_its_scheduler_when_the_entry_dies_under_it(

@@ -18,12 +18,12 @@ from support.layer_disputes import LayerScene, SignedRows
 from support.packaged_models import packaged_model
 
 from troth.audit.checks import disputes, faults
-from troth.audit.findings import ShownFindings
+from troth.audit.evidence.source import Source
 from troth.audit.report import Finding, FindingKind
 from troth.audit.running import read_chain
-from troth.audit.source import Source
 from troth.audit.subject import AuditSubject
-from troth.audit.watching import CachingSource, Watcher
+from troth.audit.watching.findings import ShownFindings
+from troth.audit.watching.looks import CachingSource, Watcher
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.store import WINDOW
 from troth.explorer.disputes import read_disputes

@@ -24,8 +24,8 @@ from troth.cases.materials import OrderText  # noqa: E402
 from troth.client.template import render  # noqa: E402
 from troth.node.court.recomputing import recompute  # noqa: E402
 from troth.node.engine.interface import Engine, SessionKey  # noqa: E402
+from troth.node.engine.loading import torch_engine  # noqa: E402
 from troth.node.judging.texts import rules_of  # noqa: E402
-from troth.node.loading import torch_engine  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402

@@ -20,12 +20,9 @@ from troth.protocol.amounts import AmountError
 from troth.protocol.market.parts import Part
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.command import app
-from troth.scheduler.configuration import load_market
-from troth.scheduler.doctor import examine
-from troth.scheduler.duties import DutyPace
-from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import SchedulerInitOptions, init_market
-from troth.scheduler.money import (
+from troth.scheduler.commands.doctor import examine
+from troth.scheduler.commands.initialisation import SchedulerInitOptions, init_market
+from troth.scheduler.commands.money import (
     claim_of_market,
     earnings_of_market,
     exit_of_market,
@@ -34,8 +31,11 @@ from troth.scheduler.money import (
     top_up_of_market,
     withdraw_of_market,
 )
-from troth.scheduler.registering import Owner, register_in_market
-from troth.scheduler.status import _unconnected, prices_of_market, status_of_market, tabs_of_market
+from troth.scheduler.commands.registering import Owner, register_in_market
+from troth.scheduler.commands.status import _unconnected, prices_of_market, status_of_market, tabs_of_market
+from troth.scheduler.configuration import load_market
+from troth.scheduler.duties import DutyPace
+from troth.scheduler.errors import ConfigurationInvalid
 from troth.transport.identity import load_identity
 from troth.transport.server import TlsServer, serving
 

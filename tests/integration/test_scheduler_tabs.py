@@ -11,10 +11,10 @@ import pytest
 from support.chain_scene import ChainScene
 from support.tabs_stage import PARAMETERS, execution_class_of, following, tabs_stage
 
-from troth.audit.findings import ShownFindings
+from troth.audit.evidence.source import Source
 from troth.audit.report import ExitCode
-from troth.audit.source import Source
-from troth.audit.watching import CachingSource, Watcher
+from troth.audit.watching.findings import ShownFindings
+from troth.audit.watching.looks import CachingSource, Watcher
 from troth.protocol.market import canonical, log_data, messages, tabs
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.calls import view

@@ -14,13 +14,13 @@ from support.tabs_stage import ASK, PARAMETERS, TabsStage, following, tabs_stage
 from support.waiting import eventually
 
 from troth.chain.errors import ChainRejected
-from troth.node.asking import asks_of
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.moving import Moving
 from troth.node.pool.agreement import MOST_GROUPS, AutoLimits
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.resident import Lent, Resident
+from troth.node.registration.asking import asks_of
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Ask
 from troth.protocol.sizes import ModelSizes

@@ -21,10 +21,10 @@ import psutil
 import torch
 from safetensors.torch import load_file, save_file
 
+from troth.node.engine.loading import load_engine
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.trial import trial, write_model
 from troth.node.errors import EngineError, ModelError, NodeBusy
-from troth.node.loading import load_engine
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment

@@ -27,7 +27,7 @@ from troth.node.court.proving import Prover
 from troth.node.engine.interface import Computed
 from troth.node.errors import ProofTooDear
 from troth.node.orders.session import JUDGED
-from troth.node.traces import StoredTrace, TraceStore
+from troth.node.orders.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import token_proofs

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.audit.findings import ShownFindings
+from troth.audit.watching.findings import ShownFindings
 from troth.cases import journal as cases_journal
 from troth.client.tabs.store import TabStore
 from troth.node.earning.database import NodeDatabase

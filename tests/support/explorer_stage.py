@@ -19,7 +19,7 @@ from support.market_scene import DOMAIN, KEYS, Scene, hash_of
 from support.reputation_record import ratings_reading
 
 from troth.audit.checks import logs as log_checks
-from troth.audit.history import read_history
+from troth.audit.evidence.history import read_history
 from troth.audit.report import CheckReport, Finding
 from troth.audit.services import ReadServices
 from troth.audit.subject import AuditSubject

@@ -12,8 +12,8 @@ from support.market_record import PARAMETERS, PLACE, SCHEDULER, STAKE, record
 from support.market_scene import DOMAIN, KEYS, MODEL, SEASONING, TAB, Scene, execution_class, hash_of, rules
 from support.movements import pack_movements
 
+from troth.audit.evidence.transactions import Transaction
 from troth.audit.subject import AuditSubject
-from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256

@@ -22,8 +22,8 @@ from support.market_scene import (
 )
 
 from troth.audit.checks import logs
-from troth.audit.evidence import AuditEvidence
-from troth.audit.history import read_history
+from troth.audit.evidence.history import read_history
+from troth.audit.evidence.types import AuditEvidence
 from troth.audit.subject import AuditSubject
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace

@@ -18,14 +18,14 @@ from support.toy_engine import ToyEngine
 
 from troth.node.earning.books import NodeBooks
 from troth.node.earning.database import NodeDatabase
-from troth.node.margin_pool import MarginPool
-from troth.node.metrics import NodeMetrics
+from troth.node.judging.margin_pool import MarginPool
 from troth.node.orders.context import LendingLimits, NodeContext, Stores, with_first_block
+from troth.node.orders.metrics import NodeMetrics
 from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService
+from troth.node.orders.traces import TraceStore
 from troth.node.orders.words import SignedWords
-from troth.node.traces import TraceStore
 from troth.protocol import typed_data
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_decoding import HaltedPart, WantedText, WrittenPart, decode_parts, encode_wanted

@@ -11,8 +11,8 @@ from support.toy_tab_node import ToyTabNode
 
 from troth.protocol.types import Address
 from troth.protocol.wire import Frame, decode_frame, encode_frame
-from troth.scheduler.node_texts import NodeTexts
-from troth.scheduler.peers import NodeSeen
+from troth.scheduler.nodes.peers import NodeSeen
+from troth.scheduler.nodes.texts import NodeTexts
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 
 

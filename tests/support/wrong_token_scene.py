@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
 from troth.node.engine.head import head_numbers
 from troth.node.models.folder import ModelFolder
+from troth.node.models.roots.weights_root import weights_root
 from troth.node.models.tensor_files import raw_tensors
-from troth.node.weights_root import weights_root
 from troth.protocol import tokens, vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages

@@ -11,7 +11,7 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.audit.transactions import encode_list, encode_number, from_node, list_items, read_raw
+from troth.audit.evidence.transactions import encode_list, encode_number, from_node, list_items, read_raw
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32, to_address
 

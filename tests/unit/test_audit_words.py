@@ -15,7 +15,7 @@ from unit.test_market_audit_logs import changed, honest
 from troth.audit.checks import logs
 from troth.audit.display import finish, show
 from troth.audit.report import AuditReport, CheckReport, ExitCode
-from troth.audit.watch_terminal import Printer
+from troth.audit.watching.terminal import Printer
 from troth.protocol.market import log_data
 from troth.protocol.types import ZERO_HASH, Hash32
 

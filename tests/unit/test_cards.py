@@ -21,18 +21,18 @@ torch = pytest.importorskip("torch")
 
 from support.tiny_llama import tiny_model  # noqa: E402
 
-from troth.node import membership  # noqa: E402
 from troth.node.configuration import NodeConfiguration  # noqa: E402
 from troth.node.engine.card import CardLock, card_is_gone, cards_of  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.loading import vllm_settings, watch_card  # noqa: E402
+from troth.node.engine.stressing import FILE, stress_key  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.engine.vllm import machine as machines  # noqa: E402
 from troth.node.engine.vllm.machine import CardMachine, backend_for, found_machine, require_guarded, require_machine  # noqa: E402
 from troth.node.engine.vllm.settings import CARD_BATCH, ROUNDING, EngineSettings  # noqa: E402
 from troth.node.errors import ConfigError, EngineError, NodeBusy  # noqa: E402
-from troth.node.loading import vllm_settings, watch_card  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.stressing import FILE, stress_key  # noqa: E402
+from troth.node.registration import membership  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -319,7 +319,7 @@ async def test_a_card_that_is_gone_ends_the_node(
 ) -> None:
     engine = TorchEngine(folder, Segment(0, 2), 0, threads=1)
     await engine.forward(key(0), engine.slice, 0, np.arange(5))
-    monkeypatch.setattr("troth.node.loading.CARD_SECONDS", 0.01)
+    monkeypatch.setattr("troth.node.engine.loading.CARD_SECONDS", 0.01)
     watching = asyncio.create_task(watch_card(engine))
     await asyncio.sleep(0.03)
     assert not watching.done()

@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 from support.quantised_checkpoints import FORMS, write_quantised  # noqa: E402
 
 from troth.node.calibration.running import run as calibrate  # noqa: E402
+from troth.node.engine.loading import torch_engine, vllm_settings  # noqa: E402
 from troth.node.errors import ConfigError, ModelError  # noqa: E402
-from troth.node.loading import torch_engine, vllm_settings  # noqa: E402
 from troth.node.models.activations import require_judged  # noqa: E402
 from troth.node.models.execution_class import ClassOptions  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402

@@ -19,8 +19,8 @@ from troth.client.choices import SamplingChoices
 from troth.client.orders.asking import ask
 from troth.client.orders.crediting import credits_of, ripe
 from troth.client.orders.wishes import CheckWish, Wish
+from troth.node.judging.own_model import FolderModel
 from troth.node.models.descriptor import describe
-from troth.node.own_model import FolderModel
 from troth.protocol.credit import (
     ALARM,
     ALLOWED,

@@ -24,7 +24,7 @@ from support.tab_scene import TabScene
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.committee.directory.member import MemberMetrics
 from troth.node.direct.counters import Counters
-from troth.node.metrics import NodeMarketMetrics, NodeMetrics
+from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
 from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.sessions.limits import SessionMetrics
 from troth.scheduler.assembly import SchedulerMarketMetrics

@@ -6,7 +6,6 @@ Without the client's word in its request nobody may end an answer, so that no sc
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,34 +14,38 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from support.order_market import ASK
 from support.order_network import build
 from support.tab_scene import TabScene, history_of, view_of
-from support.toy_tab_gateway import MESSAGES, said, tab_gateway
+from support.toy_entry import said as said_by_node
+from support.toy_entry import toy_entry
+from support.toy_market import NODE_KEYS
 from support.toy_tab_scheduler import ToyOrder
-from support.toy_tab_stage import toy_stage
+from support.toy_tab_stage import Stage, restarted, toy_stage
 from support.waiting import eventually
-from unit.test_promised_numbers import ordered_of
 from unit.test_scheduler_orders import journey_of
 from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
 
 from troth.client.errors import SchedulerUnreachable
-from troth.client.gateway import application
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
-from troth.client.orders.failing import OrderContradicted
+from troth.client.orders.ending import end_answers
+from troth.client.orders.failing import OrderContradicted, OrderFailed
 from troth.client.orders.journal import Phase
+from troth.client.orders.session import TabContext
 from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
+from troth.node.direct.hearing import WORD_LIMIT
+from troth.node.direct.listening import AnswerListening
 from troth.node.errors import OutOfOrder
-from troth.node.orders.context import LendingLimits
-from troth.protocol.market import prices
+from troth.protocol.market import canonical
 from troth.protocol.market.life import live
-from troth.protocol.market.messages import tab_id
-from troth.protocol.market.signed import Opinion, Work
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.signed import Opinion, Result
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes, request_terms
+from troth.protocol.tensors import TOKEN_BYTES
 from troth.protocol.tokens import judge_tokens
 from troth.protocol.types import Hash32
 from troth.protocol.wire_decoding import WantedText
+from troth.protocol.wire_group import Listen
 
 SALT = Hash32(b"\x05" * 32)
 
@@ -120,20 +123,21 @@ async def test_a_scheduler_pays_for_all_that_a_node_gave_it(tmp_path: Path) -> N
     await network.conclude(ordered)
 
 
-async def test_what_a_node_wrote_ahead_of_an_early_end_counts_as_forfeited(tmp_path: Path) -> None:
-    network = build(tmp_path, limits=LendingLimits(unpaid=10**6))
+async def test_whoever_listens_to_a_node_hears_its_result_where_the_answer_ends_early(tmp_path: Path) -> None:
+    """And nothing that the node wrote beyond that."""
+    network = build(tmp_path)
     ordered = await network.infer(network.order(may_end_early=True, max_tokens=40), until=2)
-    node = network.nodes[ordered.nodes[0]]
-    tab, books = tab_id(ordered.pays[node.address, 0, Work.INFERENCE].tab), node.context.stores.books
-    ahead = session_of(network, ordered)
-    await eventually(lambda: ahead.rows.positions > ordered.positions + 8)
-    await network.conclude(ordered)
-    left = -(-ASK.written * (ahead.rows.positions - ordered.positions) // prices.PER)
-    assert 0 < left - 1 <= books.forfeited(tab) <= left
-    assert books.lost(tab) == books.forfeited(tab)
-    before = books.forfeited(tab)
-    await network.serve(ordered_of(network, node.address))
-    assert books.forfeited(tab) == before, "a whole answer leaves nothing"
+    node, session = network.nodes[ordered.nodes[0]], session_of(network, ordered)
+    listening = AnswerListening(node.context, patience=2.0)
+    listening.began(session)
+    await eventually(lambda: session.rows.positions > ordered.positions + 4)
+    (result,) = (await network.conclude(ordered)).results
+    for start in (0, 1, 2, 7):
+        # Who has heard what was written ahead hears the end, too.
+        heard, payload = await listening.listen(Listen(ordered.order_id, session.seat.salt, start))
+        assert (heard.count, heard.finished) == (max(2 - start, 0), "length")
+        rest = payload[heard.count * TOKEN_BYTES :]
+        assert canonical.decode(Signed[Result], rest, WORD_LIMIT) == result
 
 
 # ---- a scheduler
@@ -150,9 +154,9 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
 class SlowNodes:
     """Nodes that write on only after ``go`` is set."""
 
-    def __init__(self, scene: TabScene) -> None:
+    def __init__(self, peers: Any) -> None:
         self.go, self.asked = asyncio.Event(), 0
-        texts = scene.peers.texts
+        texts = peers.texts
 
         def held(node: Any) -> Any:
             following, slow = texts(node), self
@@ -168,7 +172,7 @@ class SlowNodes:
 
             return Held()
 
-        scene.peers.texts = held  # type: ignore[method-assign]
+        peers.texts = held
 
 
 def end_of(scene: TabScene, order: Hash32, salt: bytes) -> Any:
@@ -176,7 +180,7 @@ def end_of(scene: TabScene, order: Hash32, salt: bytes) -> Any:
 
 
 async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) -> None:
-    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=60, may_end_early=True)
+    nodes, asked = SlowNodes(scene.peers), scene.asked(max_tokens=60, may_end_early=True)
     sending = asyncio.create_task(scene.send(asked))
     await eventually(lambda: nodes.asked)
     assert (await end_of(scene, asked.order_id, b"\x01" * 32)).status_code == 404, "a stranger knows no salt"
@@ -192,7 +196,7 @@ async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) 
 
 
 async def test_an_answer_that_must_be_whole_is_not_ended(scene: TabScene) -> None:
-    nodes, asked = SlowNodes(scene), scene.asked(max_tokens=20)
+    nodes, asked = SlowNodes(scene.peers), scene.asked(max_tokens=20)
     sending = asyncio.create_task(scene.send(asked))
     await eventually(lambda: nodes.asked)
     refused = await end_of(scene, asked.order_id, asked.submission.salt)
@@ -237,10 +241,110 @@ async def test_an_answer_that_its_scheduler_cut_short_is_a_contradiction(tmp_pat
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.writes = 5
         with pytest.raises(OrderContradicted, match="does not end as the scheduler says"):
-            async for _ in ask(stage.session, PROMPT, ALWAYS):
-                pass
+            await ask_whole(stage)
         (entry,) = stage.session.journal.all()
         assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+def silent_after_its_tokens(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+    return [*lines[:-2], None, *lines[-2:]]
+
+
+async def left_behind(stage: Stage, ending: asyncio.Event, *, told: bool) -> ToyOrder:
+    """An order whose process goes away after its tokens, having asked for its end or not; a keeper took it up again."""
+    stage.scheduler.writes, stage.scheduler.tamper = 5, silent_after_its_tokens
+    async with aclosing(ask(stage.session, PROMPT, ALWAYS, ending=ending)) as answer:
+        async for update in answer:
+            if isinstance(update, TextUpdate) and update.text == "o":
+                break
+            if told and isinstance(update, TextUpdate):
+                ending.set()
+                await eventually(lambda: "end" in stage.scheduler.calls_of)
+    (order,) = stage.scheduler.orders.values()
+    order.lines.remove(None)
+    await restarted(stage, 2)
+    return order
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_an_order_of_a_process_that_died_ends_early_only_where_its_client_had_asked(
+    tmp_path: Path, told: bool
+) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await left_behind(stage, asyncio.Event(), told=told)
+        (entry,) = stage.session.journal.all()
+        if told:
+            assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+            assert len(entry.tokens) == 5
+        else:
+            assert entry.failure is not None
+            assert "does not end as the scheduler says" in entry.failure
+            assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+async def test_the_wish_for_an_end_is_written_down_before_anybody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies in between must take what its scheduler did on its word."""
+    async with toy_stage(tmp_path) as stage:
+        seen = []
+
+        async def told(_calls: MarketCalls, order: Hash32, _salt: Hash32) -> None:
+            seen.append(stage.session.journal.entry(order).asked_to_end)
+
+        monkeypatch.setattr(MarketCalls, "end", told)
+        ending = asyncio.Event()
+        async with aclosing(ask(stage.session, PROMPT, ALWAYS, ending=ending)) as answer:
+            async for update in answer:
+                if isinstance(update, TextUpdate):
+                    ending.set()
+                    await eventually(lambda: seen)
+        assert seen == [True]
+        await ask_whole(stage)
+        entry = stage.session.journal.all()[0]
+        assert not entry.asked_to_end
+        assert await end_answers(stage.session, [entry])
+        assert seen == [True, True], "so is that of whoever interrupts a client"
+
+
+@pytest.mark.parametrize("entry_is_heard", [True, False])
+async def test_an_answer_that_entered_at_a_node_ends_early_too(tmp_path: Path, entry_is_heard: bool) -> None:
+    """Its node tells tokens that the scheduler never asked for; they are neither paid nor counted."""
+    async with toy_stage(tmp_path) as stage, toy_entry(stage, nodes=tuple(NODE_KEYS)) as entry:
+        scheduler, whole = stage.scheduler, len(stage.scheduler.answer)
+        await ask_whole(stage)
+        scheduler.writes, scheduler.tamper = 5, held_open(scheduler)
+        scheduler.calls_of.clear()
+
+        def ahead(one: ToyOrder, lines: list[Any]) -> list[Any]:
+            more = []
+            for place in range(5, 8):
+                token = {"type": "token", "position": place, "id": scheduler.answer[place]}
+                more += [token, said_by_node(one, scheduler.answer[: place + 1])]
+            return [*lines[:-3], *more, scheduler.ended, *(lines[-2:] if entry_is_heard else [])]
+
+        entry.tamper = ahead
+        ending, updates = asyncio.Event(), []
+        async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+            updates.append(update)
+            if text_of(updates) == "hello wo":
+                ending.set()
+        ended_early, plain = stage.session.journal.all()
+        assert text_of(updates) == "hello wo", "it was heard before the end"
+        (finished,) = (one for one in updates if isinstance(one, FinishedUpdate))
+        assert (finished.reason, finished.tokens) == ("length", 5)
+        assert (len(ended_early.tokens), len(plain.tokens)) == (5, whole)
+        assert ended_early.paid == ended_early.fee < plain.fee
+        assert (scheduler.calls_of.count("end"), "again" in scheduler.calls_of) == (1, not entry_is_heard)
+        entrance, tokens = stage.session.entrance, (*PROMPT, *ended_early.tokens)
+        assert entrance is not None
+        blamed = [node for node in NODE_KEYS if node in entrance._choice._shunned]
+        assert (blamed, entrance._prefixes.near((*tokens, *range(32))) is not None) == ([], len(tokens) >= 32)
+
+
+async def ask_whole(stage: Stage) -> None:
+    async for _ in ask(stage.session, PROMPT, ALWAYS):
+        pass
 
 
 async def test_where_the_word_does_not_get_through_the_answer_goes_on(
@@ -251,54 +355,48 @@ async def test_where_the_word_does_not_get_through_the_answer_goes_on(
 
     monkeypatch.setattr(MarketCalls, "end", lost)
     async with toy_stage(tmp_path) as stage:
-        ending = asyncio.Event()
-        ending.set()
-        updates = [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
+        ending, updates = asyncio.Event(), []
+        async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+            updates.append(update)
+            ending.set()
         assert (text_of(updates), ended(updates).outcome) == ("hello world", OrderOutcome.CHECKED)
 
 
-# ---- the gateway
+@pytest.mark.parametrize("meanwhile", [False, True])
+async def test_nothing_is_ordered_for_a_reader_that_has_left(tmp_path: Path, meanwhile: bool) -> None:
+    async with toy_stage(tmp_path) as stage:
+        scheduler, ending = stage.scheduler, asyncio.Event()
+        scheduler.delay = 0.2
+        if not meanwhile:
+            ending.set()
+        asking = asyncio.create_task(updates_of(stage, ending))
+        if meanwhile:
+            await eventually(lambda: "prices" in scheduler.calls_of)
+            ending.set()
+        assert await asking == []
+        assert "order" not in scheduler.calls_of
+        assert (stage.session.journal.all(), stage.book().authorised) == ([], 0)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_costs_no_more_once_its_stop_is_met(tmp_path: Path, stream: bool) -> None:
-    async with tab_gateway(tmp_path) as stage:
-        scheduler = stage.stage.scheduler
-        scheduler.writes, scheduler.tamper = 7, held_open(scheduler)
-        answer = await stage.post(
-            stop=["lo"], stream=stream, stream_options={"include_usage": True} if stream else None
-        )
-        pieces = said(answer.text)[:-1] if stream else [answer.json()]
-        choices = [one["choices"][0] for one in pieces if one["choices"]]
-        assert choices[-1]["finish_reason"] == "stop"
-        # Not what all of it might have cost.
-        usage = next(one["usage"] for one in reversed(pieces) if one.get("usage"))
-        assert usage["cost_units"] == str(stage.stage.session.journal.all()[0].fee)
-        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
-        (entry,) = stage.stage.session.journal.all()
-        assert len(json.loads(entry.evidence["tokens"])) == 7 < len(scheduler.answer)
-        assert scheduler.calls_of.count("end") == 1
+async def test_an_order_that_failed_is_not_followed_by_one_for_a_reader_that_has_left(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        failed = {"type": "failed", "code": "node_failed", "message": "its node is gone", "remedy": ""}
+        for scheduler in stage.schedulers:
+            scheduler.tamper = lambda _one, lines: [lines[0], failed]
+        ending, place = asyncio.Event(), stage.session.open_tab_context
+        placed: list[Any] = []
+
+        async def placing(tab_context: TabContext) -> Any:
+            if placed:
+                ending.set()
+            placed.append(tab_context)
+            return await place(tab_context)
+
+        stage.session.open_tab_context = placing  # type: ignore[method-assign]
+        with pytest.raises(OrderFailed, match="its node is gone"):
+            await updates_of(stage, ending)
+        assert (len(placed), len(stage.session.journal.all())) == (2, 1)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_reader_that_leaves_pays_for_no_more(
-    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
-    async with tab_gateway(tmp_path) as stage:
-        scheduler = stage.stage.scheduler
-        scheduler.writes, scheduler.tamper = 3, held_open(scheduler)
-        asked = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64, "stream": stream}
-        async with stage.client as client:
-            if stream:
-                async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
-                    async for line in answer.aiter_lines():
-                        if "hel" in line or "l" in line:
-                            break
-            else:
-                with pytest.raises(httpx.ReadTimeout):
-                    await client.post("/v1/chat/completions", json=asked, timeout=0.5)
-        await eventually(lambda: "end" in scheduler.calls_of)
-        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
-        (entry,) = stage.stage.session.journal.all()
-        assert len(json.loads(entry.evidence["tokens"])) == 3
+async def updates_of(stage: Stage, ending: asyncio.Event) -> list[Any]:
+    return [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]

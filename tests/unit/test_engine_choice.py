@@ -16,13 +16,13 @@ from unit.test_node_configuration import written
 
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.engine.interface import EngineLoad, SessionKey, WholeEngine
+from troth.node.engine.loading import load_engine, require_engine
 from troth.node.engine.vllm import installing
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.machine import cpu_label
 from troth.node.engine.vllm.settings import ENVIRONMENT, EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
-from troth.node.loading import load_engine, require_engine
 from troth.node.models.descriptor import describe
 from troth.node.models.execution_class import rough_class
 from troth.node.models.folder import open_folder

@@ -22,7 +22,7 @@ from troth.chain.tickets import TicketsContract, TicketsReading
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
-from troth.node.inspection import contribution_told
+from troth.node.inspection.status import contribution_told
 from troth.protocol.organisation_events import HostingBegun, OrganisationEvent
 from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.tickets.events import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from troth.audit.findings import ShownFindings
+from troth.audit.watching.findings import ShownFindings
 from troth.cases.journal import CaseJournal
 from troth.cases.record import Record
 from troth.chain.formats import all_or_nothing, private
@@ -27,8 +27,8 @@ from troth.committee.tickets.keys import TicketKeyStore
 from troth.explorer.opening import SqliteDatabase
 from troth.network.journal import CreationJournal
 from troth.node.earning.database import NodeDatabase
-from troth.node.margin_pool import MarginPool
-from troth.node.traces import TraceStore
+from troth.node.judging.margin_pool import MarginPool
+from troth.node.orders.traces import TraceStore
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.scheduler.tabs.database import SchedulerDatabase

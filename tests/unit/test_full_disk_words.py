@@ -11,8 +11,8 @@ import pytest
 from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway.errors import NotReady
 from troth.client.gateway.failures import refusal_of
-from troth.node import machine_checks
-from troth.node.process import NO_PROCESS
+from troth.node.inspection import machine_checks
+from troth.node.inspection.process import NO_PROCESS
 
 
 def test_a_gateway_that_cannot_write_names_itself_and_not_the_scheduler() -> None:

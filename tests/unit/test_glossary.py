@@ -52,7 +52,7 @@ MEANT = {
     "Operator": "transport/troth/transport/identity.py",
     "Order": "protocol/troth/protocol/market/signed.py",
     "Orders": "scheduler/troth/scheduler/orders/service.py",
-    "Owner": "scheduler/troth/scheduler/registering.py",
+    "Owner": "scheduler/troth/scheduler/commands/registering.py",
     "Paths": "overlay/troth/overlay/sessions/asking.py",
     "Pipeline": "routing/troth/routing/placement/plan.py",
     "Placement": "routing/troth/routing/placement/plan.py",
@@ -77,7 +77,7 @@ MEANT = {
     "Verdicts": "protocol/troth/protocol/market/bodies.py",
     "Verifiers": "routing/troth/routing/placement/plan.py",
     "Voucher": "protocol/troth/protocol/market/types.py",
-    "Watcher": "audit/troth/audit/watching.py",
+    "Watcher": "audit/troth/audit/watching/looks.py",
     "Word": "protocol/troth/protocol/market/signed.py",
 }
 """Public classes that bear a word of the glossary alone, as one or as many, and where each lies: it means that word."""

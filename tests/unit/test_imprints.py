@@ -15,8 +15,8 @@ from support.order_market import DOMAIN
 from support.order_network import build
 
 from troth.node.court.imprinting import UnprovenCase, prove
+from troth.node.court.imprinting_command import hidden_proof
 from troth.node.errors import ConfigError, ProofFailed
-from troth.node.imprinting_command import hidden_proof
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidKey, InvalidNumbers
 from troth.protocol.exact_numbers import NumberFormat, exact_logits, unit_bits

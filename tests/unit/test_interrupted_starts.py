@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Interrupting())
 from troth.command.main import main
 main()
 """
-STAGES = ("typer", "troth.command.root", "troth.network.option", "troth.node.command", "troth.node.money")
+STAGES = ("typer", "troth.command.root", "troth.network.option", "troth.node.command", "troth.node.earning.money")
 """Modules in the order in which `troth node tabs` loads them: its parser, its own command, what that does."""
 
 

@@ -158,7 +158,7 @@ def test_a_scheduler_is_asked_and_amounts_have_units(
     async def asset_at(*_place: object) -> object:
         return COIN
 
-    monkeypatch.setattr("troth.scheduler.initialisation.asset_at", asset_at)
+    monkeypatch.setattr("troth.scheduler.commands.initialisation.asset_at", asset_at)
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "toy", "max_position_embeddings": 64}')

@@ -12,17 +12,17 @@ from fastapi import FastAPI
 from support.tab_scene import DOMAIN, SCHEDULER_KEY, TabScene
 
 from troth.node.configuration import FILE, NodeInitOptions, load, render
-from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
-from troth.node.reach import free_endpoints, lent_endpoint
+from troth.node.registration.configured_slice import write_endpoint
+from troth.node.registration.reach import free_endpoints, lent_endpoint
 from troth.protocol.market.state import account_id, without
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.peers import NodeContact
+from troth.scheduler.nodes.peers import NodeContact
+from troth.scheduler.nodes.tunnels import OFFERED, LentEndpoints
 from troth.scheduler.sections import ListenSection, TunnelPorts, TunnelsSection, lent_ports
 from troth.scheduler.tabs.database import SchedulerDatabase
-from troth.scheduler.tunnels import OFFERED, LentEndpoints
 from troth.transport.errors import TunnelRefused
 from troth.transport.identity import Operator, create_identity
 from troth.transport.server import TlsServer, serving

@@ -18,9 +18,9 @@ from support.market_record import PLACE, SCHEDULER
 from support.market_scene import DOMAIN
 
 from troth.audit import running
-from troth.audit.history import History
+from troth.audit.evidence.history import History
 from troth.audit.subject import AuditSubject
-from troth.audit.watching import Watcher
+from troth.audit.watching.looks import Watcher
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.reading import INDEX_FILE, Reader, ReaderSettings
 from troth.transport.errors import ChannelTimeout

@@ -19,9 +19,9 @@ from support.movements import pack_movements
 from troth.audit import receipts
 from troth.audit.checks import CHAIN, NUMBERS
 from troth.audit.errors import BundleRefused
-from troth.audit.findings import name_of
 from troth.audit.report import ExitCode, Finding, FindingKind
 from troth.audit.subject import AuditSubject
+from troth.audit.watching.findings import name_of
 from troth.protocol import typed_data
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import court_money, messages, receipt

@@ -19,8 +19,8 @@ from troth.audit import running
 from troth.audit.checks import CHAIN, logs
 from troth.audit.display import counted, guarded
 from troth.audit.errors import AuditError, SourceUnusable
-from troth.audit.findings import ShownFindings
 from troth.audit.report import Finding, FindingKind
+from troth.audit.watching.findings import ShownFindings
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, read_address

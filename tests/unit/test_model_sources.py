@@ -23,8 +23,7 @@ from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from troth.chain.keystore import Key  # noqa: E402
-from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import (  # noqa: E402
+from troth.node.engine.loading import (  # noqa: E402
     WATCH_SECONDS,
     load_engine,
     require_unchanged,
@@ -32,15 +31,16 @@ from troth.node.loading import (  # noqa: E402
     watch_weights,
     weight_stamps,
 )
+from troth.node.errors import ModelError  # noqa: E402
 from troth.node.model_command import app  # noqa: E402
 from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.roots.weights_root import weights_root  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links, usual_name  # noqa: E402
 from troth.node.models.tensor_files import raw_tensors  # noqa: E402
 from troth.node.orders.running import MarketParts, RunningNode  # noqa: E402
-from troth.node.weights_root import weights_root  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch

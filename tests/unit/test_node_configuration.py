@@ -12,7 +12,7 @@ from troth.chain.errors import KeystoreError, RawKeyRefused
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.node.configuration import FILE, NodeInitOptions, load, render, with_engine
 from troth.node.errors import ConfigError
-from troth.node.setup import set_up
+from troth.node.registration.setup import set_up
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Segment
@@ -176,7 +176,7 @@ def test_init_that_is_interrupted_at_the_password_can_be_given_again(
     def interrupted(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("troth.node.setup.read_password", interrupted)
+    monkeypatch.setattr("troth.node.registration.setup.read_password", interrupted)
     with pytest.raises(KeyboardInterrupt):
         set_up(tmp_path / "home", CHOICES, None, None)
     assert not (tmp_path / "home" / FILE).exists()

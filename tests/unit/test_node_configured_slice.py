@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from troth.node.configuration import FILE, NodeInitOptions, load, render
-from troth.node.configured_slice import write_slice
 from troth.node.errors import ConfigError
+from troth.node.registration.configured_slice import write_slice
 from troth.protocol.types import Segment
 
 TEXT = render(

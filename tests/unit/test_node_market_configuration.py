@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from troth.node.asking import ask_of
 from troth.node.configuration import AskedRouter, NodeInitOptions, load, render
 from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
-from troth.node.membership import asks_of
+from troth.node.registration.asking import ask_of
+from troth.node.registration.membership import asks_of
 from troth.protocol.amounts import COIN
 from troth.protocol.market.types import Ask
 from troth.protocol.types import Segment

@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from starlette.responses import Response
 from support.tab_scene import TabScene
 
-from troth.node import outside
 from troth.node.configuration import NodeInitOptions, load
-from troth.node.outside import (
+from troth.node.inspection import outside
+from troth.node.inspection.outside import (
     SchedulerWord,
     ask_once_tried,
     ask_schedulers,
@@ -23,7 +23,7 @@ from troth.node.outside import (
     gas_finding,
     outside_findings,
 )
-from troth.node.setup import set_up
+from troth.node.registration.setup import set_up
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Role
 from troth.protocol.types import Address, Hash32, to_address

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from troth.node import page as module
-from troth.node.page import Glance, OperatorPage, application, look, tail
+from troth.node.inspection import page as module
+from troth.node.inspection.page import Glance, OperatorPage, application, look, tail
 from troth.transport.health import HealthFinding
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"

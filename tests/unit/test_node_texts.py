@@ -25,7 +25,7 @@ from troth.protocol.wire_decoding import (
 )
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Proceed
-from troth.scheduler.node_texts import NodeTexts
+from troth.scheduler.nodes.texts import NodeTexts
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, RemoteFailure
 
 A, B, C = (Hash32(keccak256(name)) for name in (b"a", b"b", b"c"))

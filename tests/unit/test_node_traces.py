@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth.node import traces
 from troth.node.errors import NodeStorageError
-from troth.node.traces import StoredTrace, TraceStore
+from troth.node.orders import traces
+from troth.node.orders.traces import StoredTrace, TraceStore
 
 
 class Clock:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from troth.node.errors import ModelError
-from troth.node.number_roots import ROW_TAG_1, TENSOR_TAG_1, WEIGHTS_TAG_1, number_root, numbers_root
+from troth.node.models.roots.number_roots import ROW_TAG_1, TENSOR_TAG_1, WEIGHTS_TAG_1, number_root, numbers_root
 from troth.protocol.hashing import keccak256
 
 

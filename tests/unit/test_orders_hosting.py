@@ -14,9 +14,9 @@ from support.order_network import Network, Ordered, build
 from support.tabs_stage import PARAMETERS
 from support.toy_engine import ToyEngine
 
-from troth.node.asking import asks_for, asks_of
 from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.orders.hosting import Holding, SliceHosting, asked_for, holding
+from troth.node.registration.asking import asks_for, asks_of
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Outcome
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import CaseRecord, State

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.organisation_record import CLASS, FIRST, HONEST, RULES, SECOND, SERVED, market, rating, reading
 
-from troth.node import deployments
-from troth.node.deployments import DeployWish, OrganisationsAt, OwnerSender
 from troth.node.errors import ConfigError
+from troth.node.organisations import deployments
+from troth.node.organisations.deployments import DeployWish, OrganisationsAt, OwnerSender
 from troth.protocol.calls import Call
 from troth.protocol.errors import InvalidField
 from troth.protocol.organisation_calls import deploy as deploy_call

@@ -39,7 +39,7 @@ from troth.audit.credits import examine
 from troth.audit.report import Finding, FindingKind
 from troth.node.configuration import FILE, HostingConsent, NodeInitOptions, load, render
 from troth.node.errors import ConfigError
-from troth.node.organisations import ModelDemand, by_demand, model_name, taken_by
+from troth.node.organisations.credits import ModelDemand, by_demand, model_name, taken_by
 from troth.protocol.bindings import ORGANISATIONS, named
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.errors import InvalidField

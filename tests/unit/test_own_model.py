@@ -15,11 +15,11 @@ from troth.client.errors import OwnModelUnusable
 from troth.client.home import Home
 from troth.client.orders.own_check import own_model
 from troth.node.engine.interface import SessionKey
+from troth.node.engine.loading import torch_engine
 from troth.node.errors import ModelError
-from troth.node.loading import torch_engine
+from troth.node.judging.own_model import FolderModel
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder
-from troth.node.own_model import FolderModel
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 

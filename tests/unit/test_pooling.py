@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from troth.node.errors import NodeStorageError
-from troth.node.margin_pool import LINES, MarginPool
+from troth.node.judging.margin_pool import LINES, MarginPool
 from troth.protocol.findings import Kind, TaskFinding
 from troth.protocol.pooling import FLOOR, LEAST_TOKENS, RATIO_CUT, MarginSums, newest
 from troth.protocol.sequential import NOTHING

@@ -28,9 +28,9 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.quantised import unpacked  # noqa: E402
 from troth.node.models.quantised_layouts import gptq  # noqa: E402
 from troth.node.models.report import describe_with_progress  # noqa: E402
+from troth.node.models.roots.weights_root import weights_root  # noqa: E402
 from troth.node.models.sources import require_sound  # noqa: E402
 from troth.node.models.tensor_files import RawTensor, raw_tensors  # noqa: E402
-from troth.node.weights_root import weights_root  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

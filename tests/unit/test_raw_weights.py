@@ -13,14 +13,14 @@ import numpy as np
 import psutil
 import pytest
 
-from troth.node import weight_hashing
 from troth.node.errors import ModelError
 from troth.node.models import tensor_files
 from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
+from troth.node.models.roots import weight_hashing
+from troth.node.models.roots.weights_root import weights_root
 from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, weight_files
-from troth.node.weights_root import weights_root
 from troth.protocol.architecture import weights_version, with_version, without_version
 from troth.protocol.hashing import keccak256
 from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG, model_hash, row_leaf, tensor_hash, tree_root
@@ -29,7 +29,7 @@ CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "voca
 Told = dict[str, tuple[str, list[int], bytes]]
 HOLDS_A_PROGRAM = """
 import sys
-from troth.node.weight_hashing import HashingProgram
+from troth.node.models.roots.weight_hashing import HashingProgram
 program = HashingProgram()
 print(program._process.pid, flush=True)
 sys.stdin.read()

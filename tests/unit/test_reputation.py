@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.chain.keystore import Key
-from troth.node.inspection import reputation_told
+from troth.node.inspection.status import reputation_told
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import LogMeta

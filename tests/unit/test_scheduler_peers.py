@@ -12,8 +12,8 @@ from support.tab_scene import TabScene, history_of
 from troth.chain.keystore import Key
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, to_address
-from troth.scheduler import peers as module
-from troth.scheduler.peers import COUNTS_SECONDS, NodeContact, Peers
+from troth.scheduler.nodes import peers as module
+from troth.scheduler.nodes.peers import COUNTS_SECONDS, NodeContact, Peers
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.identity import Operator
 

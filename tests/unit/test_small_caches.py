@@ -10,8 +10,8 @@ import pytest
 
 from troth.chain.store import EventStore
 from troth.node.earning.database import NodeDatabase
-from troth.node.margin_pool import MarginPool
-from troth.node.traces import TraceStore
+from troth.node.judging.margin_pool import MarginPool
+from troth.node.orders.traces import TraceStore
 from troth.protocol.types import to_address
 
 CONTRACT = to_address("0x5FbDB2315678afecb367f032d93F642f64180aa3")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from troth.audit.report import ExitCode
-from troth.audit.watch_terminal import Printer
+from troth.audit.watching.terminal import Printer
 
 LOOK: Any = SimpleNamespace(report=SimpleNamespace(exit_code=ExitCode.CLEAN, last_block=9), fresh=(), gone=())
 OUTCOMES = ("away", "away", "full", None, None, "away")

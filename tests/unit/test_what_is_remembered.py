@@ -27,8 +27,8 @@ from troth.node.direct.scheduler_side import SchedulerSide
 from troth.node.errors import NodeError
 from troth.overlay.paths.pace import FORGOTTEN_SECONDS, Attempts, CircuitPace
 from troth.protocol.types import Address, Hash32
-from troth.scheduler import peers as node_peers
-from troth.scheduler.peers import NodeContact, Peers
+from troth.scheduler.nodes import peers as node_peers
+from troth.scheduler.nodes.peers import NodeContact, Peers
 from troth.scheduler.tabs.opening import TabOpener
 
 NOTHING: Any = None

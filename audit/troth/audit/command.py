@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from troth.audit import running
-from troth.audit.bundle import write_bundle
 from troth.audit.checks import CHAIN, LOG
 from troth.audit.credits import audit_credits
 from troth.audit.display import counted, finish, guarded
+from troth.audit.evidence.bundle import write_bundle
 from troth.audit.notes import audit_notes, read_notes
 from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.tickets import audit_tickets
-from troth.audit.watch_command import watch
+from troth.audit.watching.command import watch
 from troth.chain.tickets import TicketsContract
 from troth.protocol.market import canonical
 from troth.protocol.organisations import OrganisationsPlace

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import httpx
 
-from troth.audit.bundle import Served as ServedData
-from troth.audit.bundle import read_bundle
 from troth.audit.checks import CHAIN, HANDED, LOG, logs
 from troth.audit.errors import AuditError, BundleRefused, SourceUnusable
-from troth.audit.evidence import AuditEvidence
-from troth.audit.history import History, read_history
+from troth.audit.evidence.bundle import Served as ServedData
+from troth.audit.evidence.bundle import read_bundle
+from troth.audit.evidence.history import History, read_history
+from troth.audit.evidence.source import Source
+from troth.audit.evidence.types import AuditEvidence
 from troth.audit.report import AuditReport, CheckReport, Finding
-from troth.audit.source import Source
 from troth.audit.subject import AuditSubject
 from troth.chain import market
 from troth.chain.errors import ChainError, without_credentials

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from troth.audit.evidence import AuditEvidence
-from troth.audit.history import History
-from troth.audit.inputs import Unavailable
+from troth.audit.evidence.history import History
+from troth.audit.evidence.inputs import Unavailable
+from troth.audit.evidence.types import AuditEvidence
 from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import LogMeta

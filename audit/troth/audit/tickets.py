@@ -13,11 +13,11 @@ from py_arkworks_bls12381 import G2Point
 
 from troth.audit.checks import TICKETS_MONEY, TICKETS_SIGNED
 from troth.audit.errors import SourceUnusable
-from troth.audit.inputs import Unavailable, values
+from troth.audit.evidence.inputs import Unavailable, values
+from troth.audit.evidence.source import each, fetched
+from troth.audit.evidence.transactions import Transaction
 from troth.audit.report import AuditReport, CheckReport, CheckResult, Finding, FindingKind
-from troth.audit.source import each, fetched
 from troth.audit.subject import AuditSubject, unavailable
-from troth.audit.transactions import Transaction
 from troth.chain.errors import ChainError
 from troth.chain.rpc import Rpc
 from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets

@@ -21,12 +21,12 @@ from typing import Any
 
 from troth.audit import running
 from troth.audit.checks import CHAIN, logs
-from troth.audit.findings import ShownFindings
+from troth.audit.evidence.source import Source, each
 from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.audit.services import AuditedServices
-from troth.audit.source import Source, each
 from troth.audit.subject import AuditSubject
-from troth.audit.watching import CachingSource, Watcher
+from troth.audit.watching.findings import ShownFindings
+from troth.audit.watching.looks import CachingSource, Watcher
 from troth.chain import decoding
 from troth.chain.errors import ChainError
 from troth.chain.market import Market

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from troth.node.earning_command import add_to
-from troth.node.engine_command import engine_app
+from troth.node.earning.command import add_to
+from troth.node.engine.command import engine_app
 from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (
     AMOUNT,
@@ -143,8 +143,8 @@ def init(
 
     At a terminal it asks for what was not given. Elsewhere --network, --class, --model and --slice must be given.
     """
-    from troth.node.first_steps import Wanted, options_of, wanted_of
-    from troth.node.setup import require_unconfigured, set_up
+    from troth.node.registration.first_steps import Wanted, options_of, wanted_of
+    from troth.node.registration.setup import require_unconfigured, set_up
     from troth.transport.interview import Interview
 
     require_unconfigured(home)
@@ -191,7 +191,7 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     told = membership.register(
         home,
@@ -233,7 +233,7 @@ def start(
     gc.disable()
     from troth.chain.keystore import load_account, read_password
     from troth.node.configuration import FILE, load, with_engine
-    from troth.node.loading import require_engine
+    from troth.node.engine.loading import require_engine
     from troth.node.orders.running import RunningNode
     from troth.transport import event_loop
     from troth.transport.listener import require_free
@@ -247,9 +247,9 @@ def start(
     key = load_account(configuration.operator_keystore, password)
 
     if auto:
-        from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
-        from troth.node.setup import OWNER_KEY
+        from troth.node.registration.keyfiles import open_keystore
+        from troth.node.registration.setup import OWNER_KEY
 
         owner = None
         if owner_keystore is None and (home / OWNER_KEY).exists():
@@ -267,7 +267,7 @@ def start(
 @app.command()
 def status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
-    from troth.node import inspection
+    from troth.node.inspection import status as inspection
 
     show(inspection.status(home), as_json)
 
@@ -278,10 +278,14 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
     Exit code 1 if a line fails.
     """
-    from troth.node import inspection
+    from troth.node.inspection.status import examining
     from troth.transport.health import tell
 
-    if not tell(inspection.examining(home), as_json, typer.echo):
+    def say(what: str) -> None:
+        if not as_json:
+            typer.echo(f"...  {what}", err=True)
+
+    if not tell(examining(home, say=say), as_json, typer.echo):
         raise typer.Exit(1)
 
 
@@ -313,8 +317,8 @@ def accuse(
     which tokens follow may be wrong all the same: `troth node dispute` looks at those.
     """
     from troth.cases.errors import NothingToDo
-    from troth.node.accusing_command import accuse_by
-    from troth.node.imprinting_command import hidden_proof
+    from troth.node.court.accusing_command import accuse_by
+    from troth.node.court.imprinting_command import hidden_proof
 
     hidden = hidden_proof(imprints, key, snarkjs, seconds)
     try:
@@ -346,7 +350,7 @@ def dispute(
     Exit 4: no row is wrong by more than honest machines differ.
     """
     from troth.cases.errors import NothingToDo
-    from troth.node.dispute_command import dispute_by
+    from troth.node.court.dispute_command import dispute_by
 
     try:
         show(
@@ -372,7 +376,7 @@ def page(
     """Serve a page for the operator on this machine alone: earnings, work, checks, and the one next thing to do."""
     import asyncio
 
-    from troth.node.page import serve
+    from troth.node.inspection.page import serve
 
     asyncio.run(serve(home, port, log, lambda place: typer.echo(f"{place}  (Ctrl-C ends it)", err=True)))
 
@@ -398,8 +402,8 @@ def move(
     Former layers are kept for as long as orders may ask for them. A changed slice stays for as many blocks as a
     reference block may be old. Seats in groups that are new season again before they check or judge.
     """
-    from troth.node import membership
     from troth.node.configuration import segment_of
+    from troth.node.registration import membership
 
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
@@ -417,7 +421,7 @@ def reach(
     as_json: JsonOption = False,
 ) -> None:
     """Be reached at another address, or through another scheduler (dry run by default). Then restart the node."""
-    from troth.node.reach import change_reach
+    from troth.node.registration.reach import change_reach
 
     show(change_reach(home, endpoint, tunnel, password_file, broadcast=broadcast), as_json)
 
@@ -432,7 +436,7 @@ def exit_(
     as_json: JsonOption = False,
 ) -> None:
     """Leave all groups and start the unbonding period (dry run by default). Serve on until nothing is open any more."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     show(membership.leave(home, password_file, broadcast=broadcast), as_json)
 
@@ -446,6 +450,6 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.node import membership
+    from troth.node.registration import membership
 
     show(membership.take_out(home, password_file, broadcast=broadcast), as_json)

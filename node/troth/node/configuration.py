@@ -36,9 +36,9 @@ from typing import Annotated, Literal, cast, get_args
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.node.asking import ask_of
 from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
+from troth.node.registration.asking import ask_of
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.parts import MarketPlace

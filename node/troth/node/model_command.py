@@ -139,8 +139,8 @@ class ExactOptions:
 
     def machine(self, home: Path, folder: ModelFolder, dtype: int) -> ExactMachine | None:
         """The machine of an exact class, if it is one; a graphics card has passed the stress probe."""
+        from troth.node.engine.stressing import require_stressed
         from troth.node.models.execution_class import ExactMachine
-        from troth.node.stressing import require_stressed
 
         if not self.exact:
             return None
@@ -191,10 +191,10 @@ def register(
     import asyncio
 
     from troth.chain.tokens import asset_at
-    from troth.node.keyfiles import open_keystore
     from troth.node.models.execution_class import ClassOptions, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
+    from troth.node.registration.keyfiles import open_keystore
     from troth.protocol.amounts import COIN
 
     asset = asyncio.run(asset_at(rpc, factory, bank)) if fee_cap or check_price else COIN

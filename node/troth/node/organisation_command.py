@@ -23,7 +23,7 @@ from troth.transport.command_options import (
 )
 
 if TYPE_CHECKING:
-    from troth.node.deployments import OrganisationsAt, OwnerSender
+    from troth.node.organisations.deployments import OrganisationsAt, OwnerSender
     from troth.protocol.calls import Call
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ class MarketOptions:
 
     def place(self) -> OrganisationsAt:
         """The same, read."""
-        from troth.node.deployments import OrganisationsAt
+        from troth.node.organisations.deployments import OrganisationsAt
 
         return OrganisationsAt(self.rpc, self.factory, self.bank, self.organisations, self.start_block)
 
@@ -73,19 +73,19 @@ class SigningOptions:
 
     def place(self) -> OrganisationsAt:
         """The contract to which it is sent."""
-        from troth.node.deployments import OrganisationsAt
+        from troth.node.organisations.deployments import OrganisationsAt
 
         return OrganisationsAt(self.rpc, "", "", self.organisations, 0)
 
     def sender(self) -> OwnerSender:
         """Who sends it, or would."""
-        from troth.node.deployments import OwnerSender
+        from troth.node.organisations.deployments import OwnerSender
 
         return OwnerSender(self.keystore.expanduser(), self.password_file, self.broadcast)
 
     def send(self, call: Call, about: Mapping[str, Any]) -> None:
         """Send a call, or show what it would do."""
-        from troth.node.deployments import change
+        from troth.node.organisations.deployments import change
 
         show(asyncio.run(change(self.place(), call, self.sender(), about)), self.as_json)
 
@@ -101,8 +101,8 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create the contract of a market's organisations, once (dry run by default)."""
-    from troth.node.deployments import OwnerSender
-    from troth.node.deployments import create as make
+    from troth.node.organisations.deployments import OwnerSender
+    from troth.node.organisations.deployments import create as make
 
     show(asyncio.run(make(rpc, reputation, OwnerSender(keystore.expanduser(), password_file, broadcast))), as_json)
 
@@ -116,7 +116,7 @@ def show_credits(
     as_json: JsonOption = False,
 ) -> None:
     """What organisations have, and what each node earned last, or why it earned nothing."""
-    from troth.node.deployments import credits_of
+    from troth.node.organisations.deployments import credits_of
     from troth.protocol.types import to_address
 
     place = market.place()
@@ -132,7 +132,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Deployments: who hosts them, how long, and what is left."""
-    from troth.node.deployments import status as look
+    from troth.node.organisations.deployments import status as look
 
     place = market.place()
     show(asyncio.run(look(place, number)), as_json)
@@ -157,8 +157,8 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Have your own model hosted on others' machines (dry run by default). Credits are set aside at once."""
-    from troth.node.deployments import DeployWish, OwnerSender
-    from troth.node.deployments import deploy as order
+    from troth.node.organisations.deployments import DeployWish, OwnerSender
+    from troth.node.organisations.deployments import deploy as order
     from troth.transport.interview import at_terminal
 
     place = market.place()
@@ -220,7 +220,7 @@ def host_layers(
 ) -> None:
     """Have your node host a deployment from the next epoch on (dry run by default), as `start --auto` does it."""
     from troth.node.configuration import segment_of
-    from troth.node.deployments import host
+    from troth.node.organisations.deployments import host
     from troth.protocol.types import to_address
 
     work = host(signing.place(), number, to_address(node), segment_of(layers), signing.sender())
@@ -252,7 +252,7 @@ def post_epoch(
     as_json: JsonOption = False,
 ) -> None:
     """Credit the last epoch of all your nodes (dry run by default). Nodes with [organisations] do it by themselves."""
-    from troth.node.deployments import OwnerSender, post
+    from troth.node.organisations.deployments import OwnerSender, post
 
     place = market.place()
     show(asyncio.run(post(place, OwnerSender(keystore.expanduser(), password_file, broadcast))), as_json)

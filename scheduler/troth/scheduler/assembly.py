@@ -43,13 +43,14 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
+from troth.scheduler.nodes.peers import NodeContact, Peers
+from troth.scheduler.nodes.tunnels import LentEndpoints
 from troth.scheduler.orders.context import RoutedOrder, SchedulerContext, first_block
 from troth.scheduler.orders.http import mount_orders, refuse_with_words, ticket_routes
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.peers import NodeContact, Peers
 from troth.scheduler.pool.coordinator import Coordinator, Gauges, RouteRequest
 from troth.scheduler.pool.pace import PlacementPace
 from troth.scheduler.pool.showing import placement_routes
@@ -60,7 +61,6 @@ from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
 from troth.scheduler.tabs.reminding import reminded
 from troth.scheduler.tabs.tickets import TicketDesk
-from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from troth.scheduler.command_market import earnings, finish, prices, redeem, tabs, top_up
-from troth.scheduler.command_serving import doctor, init, start, status
-from troth.scheduler.command_transactions import claim, leave, register, withdraw
+from troth.scheduler.commands.market import earnings, finish, prices, redeem, tabs, top_up
+from troth.scheduler.commands.serving import doctor, init, start, status
+from troth.scheduler.commands.transactions import claim, leave, register, withdraw
 
 app = typer.Typer(
     help="Run a scheduler: it takes orders, relays them through nodes, and is paid on tabs.",

@@ -40,9 +40,9 @@ from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
+from troth.scheduler.nodes.patience import GenerationPatience
 from troth.scheduler.orders.context import Waits
 from troth.scheduler.orders.offers import PriceList
-from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.sections import (
     FILE,
     VERSION,

@@ -25,8 +25,8 @@ from troth.node.engine.vllm.core import Core, Tally
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
-from troth.node.metrics import NodeMetrics
 from troth.node.orders.context import NodeContext
+from troth.node.orders.metrics import NodeMetrics
 from troth.node.orders.service import OrderService
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.rows import RowHashes

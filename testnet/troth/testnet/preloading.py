@@ -26,7 +26,7 @@ MODULES = (
     "troth.committee.running",
     "troth.node.command",
     "troth.node.engine.torch_engine",
-    "troth.node.loading",
+    "troth.node.engine.loading",
     "troth.node.orders.running",
     "troth.overlay.relay.command",
     "troth.overlay.relay.running",

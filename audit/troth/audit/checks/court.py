@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from troth.audit.inputs import Unavailable, call_behind, value
+from troth.audit.evidence.inputs import Unavailable, call_behind, value
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject, differing, shown, unavailable
 from troth.protocol import typed_data, vrf

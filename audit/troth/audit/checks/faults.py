@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from troth.audit.checks import disputes
-from troth.audit.inputs import Unavailable, call_behind, value
+from troth.audit.evidence.inputs import Unavailable, call_behind, value
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject, unavailable
 from troth.protocol import typed_data, vrf

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from troth.audit.inputs import Unavailable, call_behind, value
+from troth.audit.evidence.inputs import Unavailable, call_behind, value
 from troth.audit.subject import AuditSubject
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import reveals

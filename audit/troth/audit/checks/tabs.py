@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from troth.audit.inputs import Unavailable, call_behind, value
+from troth.audit.evidence.inputs import Unavailable, call_behind, value
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject, shown, unavailable
 from troth.protocol import typed_data

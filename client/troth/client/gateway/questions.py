@@ -115,6 +115,8 @@ class Questions:
                         if isinstance(update, FinishedUpdate):
                             in_place = self._leave(batch, in_place)
                         self._tell(batch, number, update)
+                if number not in completion.orders:
+                    self._note_cost(completion, number, 0)  # its reader left before it was ordered
             except asyncio.CancelledError:
                 self._drop(batch)
                 what = "The gateway stopped before this order's end"

@@ -61,11 +61,16 @@ def new_question() -> str:
 
 @dataclass
 class _Question:
-    """What was shown so far, whether its nodes signed that it is all, and what it may have cost."""
+    """What was shown so far, whether its nodes signed that it is all, and what it may have cost.
+
+    ``ending`` is set where nobody wants more of it; ``before``: tokens that were shown before the newest order.
+    """
 
     prompt: tuple[int, ...]
     wish: Wish
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
     shown: list[int] = field(default_factory=list)
+    before: int = 0
     unshown: list[AnswerToken] = field(default_factory=list)
     answered: bool = False
     at_stake: int = 0
@@ -95,7 +100,8 @@ async def ask(
     """Ask, and yield what happens until the answer is checked, or known not to be drawn.
 
     At most ``attempts`` orders are made for it. Once ``ending`` is set no more is written: the answer ends with what
-    there is, which is paid and checked as any other, and nothing is ordered anew.
+    there is, which is paid and checked as any other, and nothing is ordered anew. Where it is set before there is an
+    order none is made, and nothing happens.
 
     Raises:
         TabShort: no tab covers it; `shortfall` says what is missing.
@@ -106,21 +112,24 @@ async def ask(
     if session.language is None:
         await session.ready()
     assert session.language is not None
-    state = _Question(prompt, wish)
+    state = _Question(prompt, wish, ending or asyncio.Event())
     detokenizer = Detokenizer(session.language)
-    name, failure, ending = question or new_question(), None, ending or asyncio.Event()
+    name, failure = question or new_question(), None
     for attempt in range(attempts):
         placed = await _placed(session, state, name, failure)
+        if placed is None:
+            return
         tab_context, entry = placed
+        state.before = len(state.shown)
         try:
             yield SentUpdate(entry.identifier, tab_context.scheduler, entry.most, again=attempt > 0)
-            async with aclosing(_served(session, tab_context, entry, state, detokenizer, ending)) as updates:
+            async with aclosing(_served(session, tab_context, entry, state, detokenizer)) as updates:
                 async for update in updates:
                     yield update
             return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
-            is_last = attempt == attempts - 1 or ending.is_set()
+            is_last = attempt == attempts - 1 or state.ending.is_set()
             _note_failure(session, state, tab_context, entry, error, last=is_last)
             if isinstance(error, OrderStale):
                 await session.refreshed()
@@ -129,16 +138,11 @@ async def ask(
             session.journal.release(entry.identifier)
 
 
-async def _served(  # noqa: PLR0917
-    session: PayerSession,
-    tab_context: TabContext,
-    entry: OrderRecord,
-    state: _Question,
-    detokenizer: Detokenizer,
-    ending: asyncio.Event,
+async def _served(
+    session: PayerSession, tab_context: TabContext, entry: OrderRecord, state: _Question, detokenizer: Detokenizer
 ) -> AsyncGenerator[Update, None]:
     """One order, from its sending to its end."""
-    async with aclosing(Course(session, tab_context, entry, ending).send()) as steps:
+    async with aclosing(Course(session, tab_context, entry, state.ending).send()) as steps:
         async for step in steps:
             if isinstance(step, SignedUpdate) and state.wish.state:
                 yield await last_state(session, tab_context, entry)
@@ -177,13 +181,16 @@ def _note_failure(
 
 async def _placed(
     session: PayerSession, state: _Question, name: str, failure: ClientError | None
-) -> tuple[TabContext, OrderRecord]:
-    """An order at the first tab that takes it; raises what the best of them was refused for."""
+) -> tuple[TabContext, OrderRecord] | None:
+    """An order at the first tab that takes it; None where nobody wants it any more.
+
+    Raises what the best of them was refused for, and why an order before failed.
+    """
     prompt, wish = state.rest()
     refused: Exception | None = None
     tab_contexts = sorted(session.usable(), key=lambda tab_context: tab_context.identifier in state.tried)
     for tab_context in tab_contexts:
-        if tab_context.identifier in state.short:
+        if tab_context.identifier in state.short or state.ending.is_set():
             continue
         try:
             offer = await session.open_tab_context(tab_context)
@@ -191,6 +198,8 @@ async def _placed(
             session.require_tier(tab_context.scheduler, offer)
             if wish.check.mode == "self":
                 await require_own_model(session, offer)
+            if state.ending.is_set():
+                continue
             return tab_context, building.place(session, tab_context, offer, prompt, wish, name, state.at_stake)
         except (PromptError, OwnModelUnusable, StoreUnusable):
             raise
@@ -199,6 +208,10 @@ async def _placed(
         except FAILURES as error:
             tab_context.gone()
             refused = refused or error
+    if state.ending.is_set():
+        if failure is not None:
+            raise failure
+        return None
     if isinstance(refused, TabShort | FeeTooHigh):
         raise refused
     raise failure or refused or session.no_tab()
@@ -217,7 +230,8 @@ def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Upd
             left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
             pieces: list[Update] = [_piece(rest, state)] if rest or left else []
             served = step.nodes[-1] if step.nodes else None
-            return [*pieces, step, FinishedUpdate(step.reason, len(state.shown), served)]
+            # Fewer than were shown, where a node told its tokens itself and the answer was ended early.
+            return [*pieces, step, FinishedUpdate(step.reason, state.before + step.written, served)]
         case ServedUpdate():
             return [step]
     return []

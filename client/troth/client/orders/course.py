@@ -97,7 +97,7 @@ class Course:
         self._resumed = False
         self._held = time.monotonic()
         self._hearsay = False
-        self._ending = EarlyEnd(ending, self._request)
+        self._ending = EarlyEnd(ending, self._request, entry)
         self._unsaid: list[AnswerToken] = []
         self._shown: list[int] = []
         self.tokens: list[int] = []
@@ -124,7 +124,7 @@ class Course:
                         # Whoever admits an order has accepted the voucher beside it.
                         self._session.books.delivered(self._tab_context.identifier, newest)
                         calls = partial(self._session.calls, self._tab_context)
-                        self._ending.watch(self._entry.identifier, sent, calls)
+                        self._ending.watch(self._session.journal, sent, calls)
                     yield step
         finally:
             self._ending.close()
@@ -312,7 +312,7 @@ class Course:
         output = output_hash(self._submission.salt, self.tokens)
         checks.require_answer(results, Answer(len(self._request.prompt_tokens), len(self.tokens), output))
         ended = self.tokens[-1] in self._request.end_tokens
-        is_whole = ended or self._ending.fits(len(self.tokens), resumed=self._resumed)
+        is_whole = ended or self._ending.fits(len(self.tokens))
         if said.reason != ("end" if ended else "length") or not is_whole:
             raise _Lie(f"The answer does not end as the scheduler says: {printable_line(said.reason, 20)}")
         fee = prices.fee(self._order, self._view.rules, len(results), results[-1])

@@ -2,6 +2,9 @@
 
 The scheduler is told so once, and writes no more; what is written by then is paid, and checked like any other answer.
 Where it is not reached the answer goes on to its end, and is paid whole.
+
+That it is told is written down before, so that a process which takes the order up after a crash knows it, too. An
+answer that ends early and that nobody asked to end was cut short by its scheduler.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from troth.client.orders.calls import MarketCalls
-from troth.client.orders.journal import OrderRecord
+from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.session import FAILURES, PayerSession
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import Request
@@ -23,18 +26,20 @@ _log = logging.getLogger(__name__)
 
 
 class EarlyEnd:
-    """``wanted`` is set by who reads the answer; ``asked``: its scheduler was told, or was about to be."""
+    """``wanted`` is set by who reads the answer; ``asked``: its scheduler was told, or was about to be, be it by a
+    process before this one."""
 
-    def __init__(self, wanted: asyncio.Event | None, request: Request) -> None:
+    def __init__(self, wanted: asyncio.Event | None, request: Request, entry: OrderRecord) -> None:
         self._wanted = asyncio.Event() if wanted is None else wanted
         self._request = request
+        self._order = entry.identifier
         self._task: asyncio.Task[None] | None = None
-        self.asked = False
+        self.asked = entry.asked_to_end
 
-    def watch(self, order: Hash32, sent: Submission, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
+    def watch(self, journal: OrderJournal, sent: Submission, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
         """Tell the scheduler of an admitted order as soon as no more is wanted; once, however often this is called."""
         if self._task is None and self._request.may_end_early:
-            self._task = asyncio.create_task(self._tell(order, sent.salt, reached), name="ending an answer")
+            self._task = asyncio.create_task(self._tell(journal, sent.salt, reached), name="ending an answer")
 
     def close(self) -> None:
         """The answer is whole, or nobody listens any more."""
@@ -45,19 +50,18 @@ class EarlyEnd:
         """What belongs to the answer: a node that tells its tokens itself is ahead of the scheduler that ends it."""
         return tokens[:written] if self.asked else tokens
 
-    def fits(self, written: int, *, resumed: bool) -> bool:
-        """Whether an answer without an end token may have this length.
-
-        One that nobody ended has all that was ordered. Whoever asks after an order of before does not know.
-        """
-        early = self._request.may_end_early and (self.asked or resumed)
+    def fits(self, written: int) -> bool:
+        """Whether an answer without an end token may have this length; one that nobody ended has all that was
+        ordered."""
+        early = self._request.may_end_early and self.asked
         return early or written == self._request.max_tokens
 
-    async def _tell(self, order: Hash32, salt: Hash32, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
+    async def _tell(self, journal: OrderJournal, salt: Hash32, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
         await self._wanted.wait()
-        self.asked = True
         try:
-            await (await reached()).end(order, salt)
+            journal.asked_to_end(self._order)
+            self.asked = True
+            await (await reached()).end(self._order, salt)
         except FAILURES as error:
             _log.info("the answer goes on to its end: %s", error)
 
@@ -79,5 +83,6 @@ async def end_answers(session: PayerSession, entries: Iterable[OrderRecord]) -> 
 
 async def _end_answer(session: PayerSession, entry: OrderRecord) -> None:
     assert entry.submission is not None
+    session.journal.asked_to_end(entry.identifier)
     calls = await session.calls(session.tab_context_of(entry.tab))
     await calls.end(entry.identifier, entry.submission.salt)

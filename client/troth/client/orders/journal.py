@@ -27,6 +27,7 @@ from troth.protocol.types import Hash32
 LEASE_SECONDS = 30.0
 """How long an order belongs to the process that serves it, without a sign of life."""
 _BEGINNING = re.compile(r"0x[0-9a-f]{1,64}")
+_ASKED_TO_END = "asked to end"
 _COLUMNS = "id, tab, sequence, created, phase, question, mode, most, fee, paid, due, failure"
 
 Value = TypeVar("Value")
@@ -94,6 +95,11 @@ class OrderRecord:
         """The answer, as far as it came."""
         return tuple(json.loads(self.evidence.get("tokens", b"[]")))
 
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether its scheduler was told to write no more of it, or was about to be."""
+        return _ASKED_TO_END in self.evidence
+
     def read(self, name: str, kind: type[Value]) -> Value | None:
         """A piece of evidence; None where there is none."""
         body = self.evidence.get(name)
@@ -160,6 +166,10 @@ class OrderJournal:
             for one, value in (*evidence.items(), *(more or {}).items()):
                 self._put(identifier, one, value if isinstance(value, bytes) else canonical.encode(value))
             self.hold(identifier)
+
+    def asked_to_end(self, identifier: Hash32) -> None:
+        """Note that no more of an answer is wanted, before its scheduler is told: who resumes it takes an early end."""
+        self.step(identifier, more={_ASKED_TO_END: b"1"})
 
     def paid(self, identifier: Hash32, amount: int) -> None:
         """Note what was acknowledged, inside the transaction of the voucher that does it."""

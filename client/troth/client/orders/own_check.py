@@ -42,7 +42,7 @@ from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32, ModelDescriptor
 
 MODE = "self"
-ENGINE = "troth.node.own_model"
+ENGINE = "troth.node.judging.own_model"
 """What computes. It needs torch, which this package does without: it is loaded when a user wants such a check."""
 EVIDENCE = "own_check"
 _ENDED = {Phase.UNDRAWN, Phase.CHECKED, Phase.REJECTED, Phase.UNCLEAR, Phase.REFUSED_CHECK}

@@ -22,9 +22,9 @@ from troth.cases.evidence import Evidence
 from troth.node.court.provable import behind_tokens
 from troth.node.engine.head import find_head, head_numbers, slack_of, weight_numbers
 from troth.node.models.folder import ModelFolder
+from troth.node.models.roots.weight_hashing import row_leaves
+from troth.node.models.roots.weights_root import settings_hash, tensor_roots
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
-from troth.node.weight_hashing import row_leaves
-from troth.node.weights_root import settings_hash, tensor_roots
 from troth.protocol import typed_data, vrf
 from troth.protocol.exact_numbers import STATE_LIMIT, exact_logits, unit_bits
 from troth.protocol.hashing import keccak256

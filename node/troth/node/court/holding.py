@@ -13,7 +13,7 @@ from troth.node.errors import ConfigError
 from troth.node.orders.context import NodeContext, open_stores
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS
-from troth.node.traces import StoredTrace, TraceStore
+from troth.node.orders.traces import StoredTrace, TraceStore
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CourtText, Spoken

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from troth.cases.errors import NothingToDo
 from troth.node.engine.head import weight_numbers
 from troth.node.models.folder import ModelFolder
+from troth.node.models.roots.weight_hashing import row_leaves
+from troth.node.models.roots.weights_root import settings_hash, tensor_roots
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
-from troth.node.weight_hashing import row_leaves
-from troth.node.weights_root import settings_hash, tensor_roots
 from troth.protocol.arithmetic.operations import WeightSlice
 from troth.protocol.disputes.layout import DisputedShape, model_shape
 from troth.protocol.disputes.proofs import WeightOpening

@@ -27,8 +27,8 @@ from troth.node.models.folder import ModelFolder
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS, JUDGED, READ
+from troth.node.orders.traces import TraceStore
 from troth.node.orders.words import READ_TOKENS
-from troth.node.traces import TraceStore
 from troth.protocol.disputes.game import Matter
 from troth.protocol.market.views import class_of
 from troth.protocol.request import tokens_in_words

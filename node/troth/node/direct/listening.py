@@ -113,6 +113,7 @@ class AnswerListening:
         answer = await self._answer(message)
         telling, start = answer.telling, message.start
         await telling.reach(start)
+        # Nothing where it was ended early, and more was heard by then than belongs to it.
         tokens = telling.tokens[start : start + HEARD_LIMIT]
         ended = telling.finished is not None and start + len(tokens) >= len(telling.tokens)
         if not tokens and not (ended and telling.result):

@@ -38,6 +38,9 @@ CREATE TABLE IF NOT EXISTS leaves (
     written INTEGER NOT NULL, given_up INTEGER NOT NULL, acknowledged INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tab, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unpaid_rows (
+    tab BLOB NOT NULL, number INTEGER NOT NULL, worth TEXT NOT NULL, done_at REAL NOT NULL, PRIMARY KEY (tab, number)
+) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS leaves_by_order ON leaves (order_id, segment, work);
 CREATE INDEX IF NOT EXISTS open_leaves ON leaves (tab, acknowledged);
 CREATE INDEX IF NOT EXISTS leaves_by_time ON leaves (done_at);
@@ -87,7 +90,7 @@ class _OpenLeaves:
     seen: tuple[object, ...] = ()
     denials: set[int] = field(default_factory=set)
     forfeited: int = 0
-    """What was computed under numbers that ended without a result."""
+    """What was computed under numbers that ended without a result, or given beyond one."""
     paid: int = 0
     """What was acknowledged of finished work."""
 
@@ -134,7 +137,6 @@ class NodeBooks:
     def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         self._tabs: dict[Hash32, _OpenLeaves] = {}
-        self._ahead: dict[Hash32, int] = {}
         self._rollbacks = database.rollbacks
         database.create(SCHEMA)
 
@@ -176,7 +178,8 @@ class NodeBooks:
             leaves = self._leaves("tab=? AND acknowledged=0", tab, by="INDEXED BY open_leaves")
             held = self._tabs[tab] = _OpenLeaves.of(leaves)
             ended = self._database.rows("SELECT worth FROM leaves WHERE tab=? AND stage=?", tab, int(Stage.ENDED))
-            held.forfeited = sum(int(worth) for (worth,) in ended)
+            beyond = self._database.rows("SELECT worth FROM unpaid_rows WHERE tab=?", tab)
+            held.forfeited = sum(int(worth) for (worth,) in (*ended, *beyond))
             # As a float: sums of integers overflow in SQLite, and a share of it needs no wei.
             total = "SELECT TOTAL(CAST(worth AS REAL)) FROM leaves WHERE tab=? AND acknowledged=1 AND stage=?"
             paid = self._database.row(total, tab, int(Stage.DONE))
@@ -200,9 +203,9 @@ class NodeBooks:
         return {number: value for number, value in values.items() if value}
 
     def forfeited(self, tab: Hash32) -> int:
-        """What was computed under numbers that ended without a result, and is never paid; as long as it is kept. With
-        what was written ahead of answers that ended early, since this node was started."""
-        return self._held(tab).forfeited + self._ahead.get(tab, 0)
+        """What was computed under numbers that ended without a result, or given beyond one, and is never paid; as long
+        as it is kept."""
+        return self._held(tab).forfeited
 
     def lost(self, tab: Hash32) -> int:
         """What of it counts as unpaid: more than breaks off among so much paid work."""
@@ -312,8 +315,9 @@ class NodeBooks:
                 held.paid += held.leaves[paid].worth
             held.drop(paid)
 
-    def done(self, leaf: Leaf) -> None:
-        """A leaf's work is finished: what it is worth, and what proves it."""
+    def done(self, leaf: Leaf, beyond: int = 0) -> None:
+        """A leaf's work is finished: what it is worth, and what proves it. ``beyond``: what was given besides, and is
+        never paid: a scheduler could else have whole texts computed and ask for the result of their first token."""
         with self._database.transaction():
             self._database.write(
                 "UPDATE leaves SET stage=?, worth=?, evidence=?, done_at=?, done_block=?, prompt=?, cached=?, written=?"
@@ -321,6 +325,10 @@ class NodeBooks:
                 *(int(Stage.DONE), str(leaf.worth), leaf.evidence, leaf.done_at, leaf.done_block),
                 *(leaf.prompt, leaf.cached, leaf.written, leaf.tab, leaf.number),
             )
+            if beyond:
+                row = (leaf.tab, leaf.number, str(beyond), leaf.done_at)
+                self._database.write("INSERT OR REPLACE INTO unpaid_rows VALUES (?,?,?,?)", *row)
+                self._held(leaf.tab).forfeited += beyond
             self._note(leaf)
 
     def broke_off(self, order: bytes, segment: int, work: Work, lost: int = 0) -> None:
@@ -342,10 +350,6 @@ class NodeBooks:
                 self._database.write(statement, str(lost), leaf.tab, leaf.number)
                 held.forfeited += lost
 
-    def ran_ahead(self, tab: Hash32, lost: int) -> None:
-        """What was computed beyond an answer's early end, which nobody pays."""
-        self._ahead[tab] = self._ahead.get(tab, 0) + lost
-
     def end_running(self) -> None:
         """After a start: nothing runs any more."""
         with self._database.transaction():
@@ -364,7 +368,7 @@ class NodeBooks:
         with self._database.transaction():
             over = "(acknowledged<>0 OR stage=?) AND MAX(done_at, begun_at)<?"
             gone = self._database.write(f"DELETE FROM leaves WHERE {over}", int(Stage.ENDED), moment)  # noqa: S608
-            if gone:
+            if gone + self._database.write("DELETE FROM unpaid_rows WHERE done_at<?", moment):
                 self._tabs.clear()
         return gone
 

@@ -19,10 +19,10 @@ from typing import Any
 from troth.node.errors import ModelError
 from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.folder import ModelFolder
+from troth.node.models.roots.number_roots import numbers_root
+from troth.node.models.roots.weights_root import weights_root
 from troth.node.models.sources import stamp
 from troth.node.models.tensor_files import raw_tensors
-from troth.node.number_roots import numbers_root
-from troth.node.weights_root import weights_root
 from troth.protocol.architecture import WEIGHTS_VERSION, canonical_json, with_version
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32, ModelDescriptor

@@ -85,13 +85,53 @@ def signed_row(operator: Operator, row: Row) -> RowSignature:
 
 async def chain_up(session: SegmentSession) -> None:
     """Bring a session's chain to its last row; raises WireError for rows that are no numbers."""
-    async with session.rows.chaining:
-        if session.rows.own.position == session.rows.positions:
-            return
-        first, end = session.rows.chained, len(session.rows.outputs)
-        ahead = RowsAhead.of(session, session.rows.own, first, end)
-        session.rows.own, _, _ = await beside(ahead.size, ahead.extended)
-        session.rows.chained = end
+    await chained_to(session, session.rows.positions)
+
+
+async def chained_to(session: SegmentSession, positions: int) -> RowHashes:
+    """The end of a session's chain after its first rows. What is not hashed yet is hashed, and no row twice, unless the
+    chain is longer; raises WireError for rows that are no numbers."""
+    rows = session.rows
+    async with rows.chaining:
+        if rows.own.position == positions:
+            return rows.own
+        end, count = rows.chained, rows.own.position
+        while count < positions:
+            count += len(rows.outputs[end])
+            end += 1
+        if count == positions and end > rows.chained:
+            ahead = RowsAhead.of(session, rows.own, rows.chained, end)
+            rows.own, _, _ = await beside(ahead.size, ahead.extended)
+            rows.chained = end
+            return rows.own
+        begin = RowHashes(session.seat.order_id, session.seat.index)
+        tokens = rows.tokens_of(rows.all_inputs()[:positions]) if session.seat.is_first else None
+        ahead = RowsAhead.over(session, begin, _first(rows.outputs, positions), tokens)
+        found, _, _ = await beside(ahead.size, ahead.extended)
+        return found
+
+
+async def upstream_to(session: SegmentSession, positions: int) -> RowHashes:
+    """The end of the chain of the segment before, after its first rows, which were checked as they came."""
+    seat, rows = session.seat, session.rows
+    if positions == rows.upstream.position:
+        return rows.upstream
+    begin = RowHashes(seat.order_id, seat.index - 1)
+    tokens = rows.bound[:positions] if seat.index == 1 else None
+    ahead = RowsAhead.over(session, begin, _first(rows.inputs, positions), tokens)
+    found, _, _ = await beside(ahead.size, ahead.extended)
+    return found
+
+
+def _first(messages: Sequence[NDArray[Any]], positions: int) -> list[NDArray[Any]]:
+    """The first rows of several messages, none of them copied."""
+    found: list[NDArray[Any]] = []
+    for rows in messages:
+        if positions <= 0:
+            break
+        found.append(rows[:positions])
+        positions -= len(rows)
+    return found
 
 
 async def signed_ranges(

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
-from troth.node.orders.chaining import chain_up
+from troth.node.orders.chaining import chained_to, upstream_to
 from troth.node.orders.context import NodeContext
-from troth.node.orders.reading import worth_so_far
+from troth.node.orders.reading import worth_beyond
 from troth.node.orders.session import READ, SegmentSession
+from troth.node.orders.traces import StoredTrace
 from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
-from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
@@ -55,17 +55,19 @@ async def conclude(
     tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
     written = _written(session, header, tokens)
     await session.end()
-    await chain_up(session)
-    rows = session.rows.all_outputs()[: header.positions]
+    heads = await _heads(session, header.positions)
+    rows = await beside(session.rows.positions * session.rows.row_size, session.rows.all_outputs)
+    rows = rows[: header.positions]
     salt = trace_salt(seat.order_id, seat.index, context.me, seat.head_salt)
     committed = await beside(rows.nbytes, committed_trace, session, rows)
-    result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
+    commitment = messages.trace_commitment(_root(committed), salt)
+    result = _result(session, (header.positions, written), tokens, heads, commitment)
     made = _stored(context, session, rows, root=_root(committed), salt=salt)
     imprints = await asyncio.to_thread(_imprints, session, rows, written, result)
     word, beside_it = await context.write(lambda: _concluded(context, session, made, rows, (result, imprints)))
     await context.engine.forget(session.key)
     session.drop_rows()
-    session.text.telling.conclude(word)
+    session.text.telling.conclude(word, written)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
     return Concluded(last_row, beside_it), word
 
@@ -79,6 +81,8 @@ def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...])
         written = header.positions - len(seat.ordered.prompt_tokens) + 1
     if written < 1:
         raise OutOfOrder("the prompt is not complete", header.positions, "Nothing is owed for a part of a prompt.")
+    if written > header.positions:
+        raise BadInput("more was written than there are positions", written, "Name the tokens of the answer.")
     if seat.is_last:
         _require_text(session, header, tokens, written)
     return written
@@ -100,19 +104,33 @@ def _require_text(session: SegmentSession, header: Conclude, tokens: tuple[int, 
         raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
 
 
-def _result(
-    session: SegmentSession, positions: int, written: int, tokens: tuple[int, ...], commitment: Hash32
-) -> Result:
+async def _heads(session: SegmentSession, positions: int) -> tuple[Hash32, Hash32]:
+    """What so many rows were computed from, and the rows."""
     seat = session.seat
-    entered, prompt = seat.order.request_hash, positions - written + 1
+    own = await chained_to(session, positions)
+    given = checks.head(seat.order_id, seat.head_salt, own.link)
+    if seat.is_first:
+        return seat.order.request_hash, given
+    before = await upstream_to(session, positions)
+    return checks.head(seat.order_id, seat.head_salt, before.link), given
+
+
+def _result(
+    session: SegmentSession,
+    counted: tuple[int, int],
+    tokens: tuple[int, ...],
+    heads: tuple[Hash32, Hash32],
+    commitment: Hash32,
+) -> Result:
+    """``counted``: positions, and how many tokens they wrote."""
+    (positions, written), seat = counted, session.seat
+    prompt = positions - written + 1
     cached = min(session.rows.cached, prompt)
-    if not seat.is_first:
-        entered = checks.head(seat.order_id, seat.head_salt, session.rows.upstream_at(positions).link)
     return Result(
         order=seat.order_id,
         segment=seat.index,
-        input_head=entered,
-        output_head=checks.head(seat.order_id, seat.head_salt, session.rows.own_at(positions).link),
+        input_head=heads[0],
+        output_head=heads[1],
         prompt=prompt - cached,
         cached=cached,
         written=written,
@@ -194,12 +212,7 @@ def _concluded(
     place, word = (seat.order_id, seat.index), b""
     if imprints is not None:
         word = context.stores.words.sign_once(place, IMPRINTS, imprints, lambda: context.operator.sign(imprints))
-    signed = _sign(context, session, result)
-    if seat.ordered is not None and seat.ordered.may_end_early and made.positions < session.rows.positions:
-        # Once: where the disk took no signature, all of it is asked for again.
-        ahead = worth_so_far(session) - worth_so_far(session, made.positions)
-        context.stores.books.ran_ahead(seat.promise.message.tab, ahead)
-    return signed, word
+    return _sign(context, session, result), word
 
 
 def keep_read(context: NodeContext, session: SegmentSession, made: StoredTrace) -> None:
@@ -224,13 +237,13 @@ def _root(committed: CommittedTrace) -> Hash32:
 
 
 def _sign(context: NodeContext, session: SegmentSession, result: Result) -> bytes:
-    """The result as it travels, written with the leaf that it is owed for."""
+    """The result as it travels, written with the leaf that it is owed for, and with what was given beyond it."""
     seat, books = session.seat, context.stores.books
 
     def beside(signed: Signed[Result]) -> None:
         leaf = books.leaf(seat.order_id, seat.index, Work.INFERENCE)
         if leaf is not None:
-            books.done(_served(leaf, signed, context.clock(), context.ground.block))
+            books.done(_served(leaf, signed, context.clock(), context.ground.block), worth_beyond(session, result))
 
     place = (seat.order_id, seat.index)
     return context.stores.words.sign_once(place, RESULT, result, lambda: context.operator.sign(result), beside=beside)

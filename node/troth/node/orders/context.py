@@ -13,13 +13,13 @@ from typing import TypeVar
 from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.database import NodeDatabase
 from troth.node.engine.interface import Engine
-from troth.node.margin_pool import MarginPool
+from troth.node.judging.margin_pool import MarginPool
 from troth.node.orders.ground import Ground, ledger_of
 from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
+from troth.node.orders.traces import TraceStore
 from troth.node.orders.words import SignedWords
 from troth.node.pool.meter import Meter
-from troth.node.traces import TraceStore
 from troth.protocol.market.views import first_reference_block, parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.transport.identity import Operator

@@ -1,8 +1,9 @@
 """The loop of a session whose node has the whole model: it goes on alone, each token feeding the next.
 
 An engine that writes texts by itself does so, in one batch with its other requests; any other is fed position by
-position. The loop takes at most ``AHEAD`` positions more than the scheduler has asked for, then rests until it is. It
-neither hashes nor signs: that is done for all texts of an answer at once (module ``gathering``).
+position. The loop takes at most ``AHEAD`` positions more than the scheduler has asked for, then rests until it is; of a
+text that may end early no more than what was asked for pays. It neither hashes nor signs: that is done for all texts of
+an answer at once (module ``gathering``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from troth.node.engine.interface import writes_alone
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.choosing import Asked, ChosenToken, Packed, next_token
 from troth.node.orders.context import NodeContext
+from troth.node.orders.reading import positions_paid
 from troth.node.orders.session import SegmentSession
 from troth.protocol.wire_decoding import WantedText
 from troth.protocol.wire_fields import DECODE_LIMIT
@@ -93,6 +95,7 @@ class Decoding:
         self._seconds: list[float] = []
         self._logprobs: list[Packed] = []
         self._wanted = self.first
+        self._most = self._most_ahead()
         self._more = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._goes_on = False
@@ -118,10 +121,18 @@ class Decoding:
         if start == self.end and self._finished:
             raise BadInput("the text has ended", start, "Send Conclude.")
         self.bell, self._wanted = bell, max(self._wanted, start)
+        self._most = self._most_ahead()
         self._more.set()
         if not self._finished and not self._goes_on:
             self._goes_on, self.failure = True, None
             self._running = asyncio.create_task(self._run(), name="decoding")
+
+    def _most_ahead(self) -> int:
+        """Positions beyond what is wanted. Nobody pays for them where the text ends before them: then they are no more
+        than those that are paid, so that nobody makes a node work for the price of less than half of it."""
+        if not self._session.seat.request.may_end_early:
+            return AHEAD
+        return min(max(positions_paid(self._session, self._wanted), 1), AHEAD)
 
     def microseconds(self, start: int, end: int) -> int:
         """What the model took for these positions."""
@@ -153,8 +164,8 @@ class Decoding:
                     if self._finished:
                         self.bell.ring(pressing=True)
                         return
-                    self.bell.ring(pressing=2 * ahead > AHEAD or len(self._seconds) == 1)
-                    if ahead > AHEAD and not await self._wanted_more():
+                    self.bell.ring(pressing=2 * ahead > self._most or len(self._seconds) == 1)
+                    if ahead > self._most and not await self._wanted_more():
                         return
         except Exception as error:  # noqa: BLE001 - whoever waits for the next position is told, whatever broke
             failure = error
@@ -168,10 +179,10 @@ class Decoding:
         """Whether more is asked for before long: to begin a text anew costs an engine more than a pause."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REST_SECONDS):
-                while self.end - self._wanted > AHEAD:
+                while self.end - self._wanted > self._most:
                     self._more.clear()
                     await self._more.wait()
-        return self.end - self._wanted <= AHEAD
+        return self.end - self._wanted <= self._most
 
     def _end(self, failure: Exception | None) -> None:
         self._goes_on, self.failure = False, failure

@@ -23,8 +23,8 @@ from troth.node.earning.keeper import Wallet
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection, RejectionOpener
 from troth.node.orders.session import CHECKS, INFERS, JUDGED, READ
+from troth.node.orders.traces import TraceStore
 from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
-from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import SummonsKind, SummonsState

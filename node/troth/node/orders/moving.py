@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.node.asking import asks_for, asks_of
 from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import ModelError
@@ -17,6 +16,7 @@ from troth.node.orders.hosting import SliceHosting
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.resident import Lent, Resident
+from troth.node.registration.asking import asks_for, asks_of
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Ask, Contracts

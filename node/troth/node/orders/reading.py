@@ -13,6 +13,7 @@ from troth.node.orders.seat import worth_of
 from troth.node.orders.session import SegmentSession
 from troth.protocol.market import prices
 from troth.protocol.market.rows import RowHashes, verify_rows, verify_veiled
+from troth.protocol.market.signed import Result
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.tensors import NO_STATE, any_rows_from_bytes, finite, tokens_from_bytes
 from troth.protocol.typed_data import Domain
@@ -77,19 +78,54 @@ def _require_paid(session: SegmentSession, header: Advance, end: int) -> None:
     seat = session.seat
     if not seat.infers or seat.ordered is not None:
         return
-    prompt = min(session.rows.begun_with or header.count, end)
-    worth, price = worth_of(seat, prompt, end - prompt + 1), seat.promise.message.price
+    written = max(session.rows.alone_with(header.count), 1)
+    worth, price = worth_of(seat, end - written + 1, written), seat.promise.message.price
     if worth > price:
         raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
 
 
-def worth_so_far(session: SegmentSession, positions: int | None = None) -> int:
-    """What its promise makes of the positions that an inference has computed, asked for or not, or of some of them."""
-    seat, end = session.seat, session.rows.positions if positions is None else positions
+def _written(session: SegmentSession) -> int:
+    """How many tokens the rows so far belong to. Who is not shown the request counts those that came alone: one less
+    than there are, unless the prompt's last message was one position."""
+    seat, end = session.seat, session.rows.positions
+    if seat.ordered is None:
+        return max(session.rows.alone, 1)
+    return end - min(len(seat.ordered.prompt_tokens), end) + 1
+
+
+def worth_so_far(session: SegmentSession) -> int:
+    """What its promise makes of the positions that an inference has computed, asked for or not."""
+    seat, end = session.seat, session.rows.positions
     if not seat.infers or not end:
         return 0
-    prompt = min(session.rows.begun_with if seat.ordered is None else len(seat.ordered.prompt_tokens), end)
-    return min(worth_of(seat, prompt, end - prompt + 1), seat.promise.message.price)
+    written = _written(session)
+    return min(worth_of(seat, end - written + 1, written), seat.promise.message.price)
+
+
+def worth_beyond(session: SegmentSession, result: Result) -> int:
+    """What its promise makes of the positions that a segment gave and that its result leaves out, or counts as a prompt
+    though they were written. Only the last segment, which knows the tokens, can refuse to sign for less than it gave.
+    """
+    seat, end = session.seat, session.rows.positions
+    if seat.is_last:
+        return 0
+    prompt = result.prompt + result.cached
+    written = max(_written(session), end - prompt + 1)
+    given = min(worth_of(seat, end - written + 1, written), seat.promise.message.price)
+    return max(given - worth_of(seat, prompt, result.written), 0)
+
+
+def positions_paid(session: SegmentSession, positions: int) -> int:
+    """How many written positions cost as much as the first ``positions`` of an answer; what was cached counts nothing.
+
+    Where writing costs nothing, whatever is written is paid.
+    """
+    seat, asked = session.seat, session.seat.promise.message
+    prompt = min(len(seat.request.prompt_tokens), positions)
+    written = positions - prompt + 1
+    if not asked.written_ask:
+        return seat.request.max_tokens
+    return written + asked.prompt_ask * (prompt - min(session.rows.cached, prompt)) // asked.written_ask
 
 
 def _check_tokens(session: SegmentSession, start: int, tokens: tuple[int, ...]) -> None:

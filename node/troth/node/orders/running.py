@@ -20,7 +20,6 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.node.configuration import NodeConfiguration
-from troth.node.configured_slice import text_of
 from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
 from troth.node.court.dispute_chain import LiveDisputes, find_disputes
 from troth.node.court.measuring import require_rows
@@ -31,20 +30,21 @@ from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
 from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
+from troth.node.engine.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
-from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.orders.context import LendingLimits, NodeContext, begins_later, open_stores, with_first_block
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
+from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.service import Answer, OrderService
-from troth.node.organisations import Contributing
+from troth.node.organisations.credits import Contributing
 from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
+from troth.node.registration.configured_slice import text_of
 from troth.protocol.calls import Call
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.heads import head_of

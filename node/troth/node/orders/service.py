@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable
 from troth.node.earning.leaf import Leaf
 from troth.node.errors import AlreadySigned, BadInput, EngineError, NodeBusy, NotAssigned, OutOfOrder, PeerRefusal
 from troth.node.judging.texts import rules_of
-from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
 from troth.node.orders.checking import judge, recommit, verdict_answer
 from troth.node.orders.concluding import conclude
 from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
+from troth.node.orders.metrics import NodeMetrics
 from troth.node.orders.polling import poll
 from troth.node.orders.reading import worth_so_far
 from troth.node.orders.reminding import reminded

@@ -14,11 +14,11 @@ from troth.node.engine.interface import SessionKey
 from troth.node.errors import OutOfOrder
 from troth.node.orders.seat import Assignment
 from troth.node.orders.telling import GrowingAnswer, Packed
-from troth.node.traces import StoredTrace
+from troth.node.orders.traces import StoredTrace
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request
-from troth.protocol.tensors import row_size, rows_to_bytes
+from troth.protocol.tensors import row_size
 from troth.protocol.tokens import Finish
 
 INFERS, CHECKS, JUDGED, READ = 0, 1, 2, 3
@@ -42,7 +42,8 @@ class SessionRows:
     ``own`` is the end of the chain of its rows, as far as they are hashed: the first ``chained`` of ``outputs``. Who
     moves it holds ``chaining`` (module ``chaining``). ``positions`` are the rows computed so far. ``bound`` are the
     tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is the number of
-    positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
+    positions of the first message, ``alone`` that from the first one on which came alone after it; ``cached`` that of
+    the prompt's which the engine need not compute.
     """
 
     seat: Assignment
@@ -54,6 +55,7 @@ class SessionRows:
     positions: int = 0
     chained: int = 0
     begun_with: int = 0
+    alone: int = 0
     cached: int = 0
     chaining: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -84,24 +86,14 @@ class SessionRows:
         """The tokens that the rows computed from some inputs bind; None after the first segment."""
         return [int(token) for token in inputs] if self.seat.is_first else None
 
-    def own_at(self, positions: int) -> RowHashes:
-        """The end of this node's chain after its first rows."""
-        if positions == self.own.position:
-            return self.own
-        data = rows_to_bytes(self.all_outputs()[:positions], self.seat.dtype)
-        bound = self.tokens_of(self.all_inputs()[:positions])
-        return RowHashes(self.seat.order_id, self.seat.index).extend(data, self.row_size, bound)[0]
-
-    def upstream_at(self, positions: int) -> RowHashes:
-        """The end of the chain of the segment before, after its first rows."""
-        if positions == self.upstream.position:
-            return self.upstream
-        data = rows_to_bytes(self.all_inputs()[:positions], self.seat.dtype)
-        bound = self.bound[:positions] if self.seat.index == 1 else None
-        return RowHashes(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
+    def alone_with(self, count: int) -> int:
+        """``alone`` after one more message of so many positions: a prompt comes in few messages, a text one by one, and
+        nothing of a prompt after it."""
+        return self.alone + count if self.alone or (count == 1 and self.begun_with) else 0
 
     def add(self, inputs: NDArray[Any], outputs: NDArray[Any]) -> None:
         """Positions were computed; their rows are not chained yet."""
+        self.alone = self.alone_with(len(outputs))
         self.begun_with = self.begun_with or len(outputs)
         self.inputs.append(inputs)
         self.outputs.append(outputs)
@@ -116,10 +108,11 @@ class SessionRows:
 class SessionText:
     """The tokens that a session chose, by position, and who listens to them.
 
-    ``rules`` transform the logits of who chooses tokens, where the request says so.
+    ``request`` is there for the first and last segments, which are shown it. ``rules`` transform the logits of who
+    chooses tokens, where the request says so.
     """
 
-    request: Request
+    request: Request | None
     emitted: dict[int, int] = field(default_factory=dict)
     rules: TextRules | None = None
     telling: GrowingAnswer = field(default_factory=GrowingAnswer)
@@ -131,6 +124,7 @@ class SessionText:
 
     def finish(self, position: int, token: int) -> Finish | None:
         """Why the text ends with the token chosen at a position; None if it goes on."""
+        assert self.request is not None  # who chooses tokens is shown it
         if token in self.request.end_tokens:
             return "stop"
         return "length" if position == self.request.position_limit - 1 else None
@@ -169,7 +163,7 @@ class SegmentSession:
     @classmethod
     def begin(cls, seat: Assignment, now: float) -> SegmentSession:
         """A session without any position."""
-        return cls(seat, now, now, SessionRows.begin(seat), SessionText(seat.request))
+        return cls(seat, now, now, SessionRows.begin(seat), SessionText(seat.ordered))
 
     @property
     def key(self) -> SessionKey:

@@ -30,9 +30,10 @@ class GrowingAnswer:
         self.finished = finished
         self._wake()
 
-    def conclude(self, result: bytes) -> None:
-        """The node signed its result over these tokens."""
-        self.result = result
+    def conclude(self, result: bytes, written: int) -> None:
+        """The node signed its result over so many tokens: what it wrote beyond an early end is told to nobody."""
+        del self.tokens[written:], self.logprobs[written:]
+        self.result, self.finished = result, self.finished or "length"
         self.end()
 
     def end(self) -> None:

@@ -14,8 +14,8 @@ from troth.node.errors import BadInput, NotAssigned, OutOfOrder
 from troth.node.orders.context import NodeContext
 from troth.node.orders.seat import DrawnCheck, Post, drawn_check
 from troth.node.orders.session import CHECKS, INFERS
+from troth.node.orders.traces import StoredTrace
 from troth.node.orders.words import COMMITMENT, RESULT
-from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256

@@ -8,16 +8,16 @@ from typing import Any
 
 from troth.chain.keystore import Key
 from troth.chain.market_follower import MarketFollower
-from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration
-from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError
-from troth.node.membership import Joining, join
 from troth.node.orders.running import connect
-from troth.node.organisations import with_deployment
+from troth.node.organisations.credits import with_deployment
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.window import place_for
+from troth.node.registration.asking import asks_for
+from troth.node.registration.configured_slice import text_of
+from troth.node.registration.membership import Joining, join
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Role

@@ -19,12 +19,12 @@ from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
+from troth.scheduler.nodes.patience import GenerationPatience
+from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.offers import ClassOffer, Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.patience import GenerationPatience
-from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.money import FollowedChain

@@ -16,9 +16,9 @@ from troth.protocol.market.state import Party
 from troth.protocol.market.types import GroupEntry, Role
 from troth.protocol.types import Address, Segment
 from troth.scheduler.errors import UnknownClass
+from troth.scheduler.nodes.peers import NodeSeen
 from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.offers import ClassOffer
-from troth.scheduler.peers import NodeSeen
 
 
 def seen_of(context: SchedulerContext, node: Address) -> dict[str, Any]:

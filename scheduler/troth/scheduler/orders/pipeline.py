@@ -21,10 +21,10 @@ from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature, VeiledRow
 from troth.scheduler.errors import NodeFailed
+from troth.scheduler.nodes.patience import MESSAGE_BYTES, Finish, GenerationPatience
 from troth.scheduler.orders.context import OrderSession
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.veiling import Veil
-from troth.scheduler.patience import MESSAGE_BYTES, Finish, GenerationPatience
 
 Packed = bytes | UnsetType
 Answered = TypeVar("Answered")

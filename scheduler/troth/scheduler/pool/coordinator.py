@@ -21,7 +21,7 @@ from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
 from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.placement.hardware import ModelShape
 from troth.routing.placement.replicas import hosts
-from troth.scheduler.peers import Peers
+from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ClassNotServed, ClassPool, ReportRefused
 from troth.scheduler.pool.deciding import layer_loads, variation

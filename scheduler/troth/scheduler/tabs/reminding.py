@@ -21,8 +21,8 @@ from troth.protocol.market.reminders import PROMISES_SHOWN, REMINDER_LIMIT, Open
 from troth.protocol.market.signed import Work
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Remind, Reminded
+from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.orders.context import Ledger
-from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
 from troth.transport.errors import OverlayError
