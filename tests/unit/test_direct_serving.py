@@ -72,6 +72,9 @@ class FakeGroup:
     def enter(self, *_arguments: Any) -> PassageStep:
         return PassageStep(PassageAction.SERVE)
 
+    def is_member(self, node: Address) -> bool:
+        return node in self.ranked
+
     def ended(self, _name: bytes, _now: float, seconds: float | None) -> None:
         self.over.append(seconds)
 
@@ -141,6 +144,17 @@ DIFFERS = Piece((9,), (), SIGNATURE, None, None)
 )
 async def test_the_stream_ends_where_the_node_is_away_or_differs(said: Any, expected: list[str]) -> None:
     assert await passed(FakeHearing(said, None), [*WHOLE[:2], None]) == ["admitted", *expected]
+
+
+@pytest.mark.parametrize(("node", "way"), [(ENTRY, "here"), (OTHER, "forwarded"), (THIRD, "stranger")])
+def test_a_member_that_is_full_is_counted_as_no_stranger(node: Address, way: str) -> None:
+    class Full(FakeGroup):
+        def enter(self, *_arguments: Any) -> PassageStep:
+            return PassageStep(PassageAction.OVERLOADED)
+
+    registry = CollectorRegistry()
+    EntryDealing(cast(Any, Full()), Counters(registry)).dealt(ORDER, Ranked((), ()), node)
+    assert registry.get_sample_value("troth_node_entry_ways_total", {"way": way}) == 1
 
 
 async def test_who_differed_is_not_wanted_for_that_scheduler_any_more() -> None:

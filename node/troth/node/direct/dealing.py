@@ -16,7 +16,7 @@ from typing import Protocol
 from troth.node.direct.counters import Counters
 from troth.node.direct.order import EnteredOrder
 from troth.protocol.types import Address
-from troth.routing.forwarding.passage import Passage, PassageAction
+from troth.routing.forwarding.passage import Passage
 
 AVOIDED_SECONDS = 3600.0
 MOST_AVOIDED = 4096
@@ -34,6 +34,9 @@ class DealingGroup(Protocol):
     @property
     def passage(self) -> Passage:
         """What has entered here, and who has it."""
+
+    def is_member(self, sender: Address) -> bool:
+        """Whether another node is in the group, by the chain."""
 
     def path(self, tokens: Sequence[int]) -> Sequence[tuple[int, int]]:
         """The chunks of a prompt by the group's names."""
@@ -68,9 +71,8 @@ class EntryDealing:
         """The scheduler admitted this node."""
         path = ranked.path
         step = self._group.passage.enter(order.order_id, path, len(order.prompt_tokens), [node], self._clock())
-        known = step.way in {PassageAction.SERVE, PassageAction.FORWARD}
-        way = ("here" if node == self._group.own else "forwarded") if known else "stranger"
-        self._counters.way.labels(way=way).inc()
+        here, known = node == self._group.own, self._group.is_member(node)
+        self._counters.way.labels(way="here" if here else "forwarded" if known else "stranger").inc()
         self._counters.matched.inc(step.tokens)
 
     def ended(self, order: EnteredOrder, seconds: float | None) -> None:
