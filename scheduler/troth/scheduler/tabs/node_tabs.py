@@ -145,13 +145,16 @@ class NodeTabs:
             held.signed = self._signed(held.book.voucher)
         return held.signed
 
-    def catch_up(self, node: Address, book: PayerBook, shown: dict[int, Owed]) -> list[Statement]:
-        """Go on from what a node holds; ``shown`` is what is known of its open promises."""
-        held = self.held(node)
-        held.book, held.signed = book, None
-        held.owed = {number: one for number, one in {**shown, **held.owed}.items() if number in book.bounds}
+    def caught_up(self, node: Address, book: PayerBook, owed: dict[int, Owed]) -> list[Statement]:
+        """How a book that goes on from what a node holds is stored; ``catch_up`` follows once it is."""
+        held = replace(self.held(node), book=book, owed=owed)
         gone = ("DELETE FROM node_number WHERE tab = ?", (book.tab,))
-        return [self._kept(held), gone, *(_row(held, number, owed) for number, owed in held.owed.items())]
+        return [self._kept(held), gone, *(_row(held, number, one) for number, one in owed.items())]
+
+    def catch_up(self, node: Address, book: PayerBook, owed: dict[int, Owed]) -> None:
+        """Go on from what a node holds, which is stored."""
+        held = self.held(node)
+        held.book, held.owed, held.signed = book, owed, None
 
     def set_fee(self, node: Address, number: int, fee: int, due: int) -> list[Statement]:
         """What a promise is worth, and the block from which it is acknowledged; earlier if it was said before."""
