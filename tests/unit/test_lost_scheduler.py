@@ -27,6 +27,8 @@ from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Remind
+from troth.scheduler import duties
+from troth.scheduler.checks.seat import DrawnVerifier
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.tabs import reminding
@@ -201,6 +203,29 @@ async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_be
     scene.context.node_tabs.order_only_from({node for node in scene.nodes if node != unheard})
     await scene.show(asked)
     assert {verifier for _, verifier in history_of(scene, asked).verdicts} == set(verifiers_of(scene, asked))
+
+
+async def test_a_verifier_that_refuses_its_word_is_asked_what_it_holds_though_it_has_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is drawn for orders over blocks from before it left; members alone were asked."""
+    asked = await scene.send(scene.asked())
+    verifier, plain = verifiers_of(scene, asked)[0], DrawnVerifier.commit
+
+    async def refusing(seat: DrawnVerifier) -> Any:
+        if seat.verifier == verifier:
+            raise RemoteFailure("it", "not_paid", "this number was promised for other work", "")
+        return await plain(seat)
+
+    monkeypatch.setattr(DrawnVerifier, "commit", refusing)
+    monkeypatch.setattr(duties, "nodes_of", lambda _orders: [])
+    await scene.show(asked)
+    node_tabs = scene.context.node_tabs
+    assert (duties.to_hear(scene.orders), node_tabs.is_heard(verifier)) == ([verifier], False)
+    scene.nodes[verifier].seen.clear()
+    await scene.reminders.hear(duties.to_hear(scene.orders))
+    assert scene.nodes[verifier].seen.count("Remind") == 1
+    assert (duties.to_hear(scene.orders), node_tabs.is_heard(verifier)) == ([], True)
 
 
 async def test_results_that_are_summoned_of_a_lost_order_are_asked_of_its_node(scene: Scene) -> None:

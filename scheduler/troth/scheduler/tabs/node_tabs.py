@@ -73,6 +73,7 @@ class NodeTabs:
         self._operator = operator
         self._tabs: dict[Address, NodeTab] = {}
         self._heard: set[Address] | None = None
+        self._refusing: set[Address] = set()
         self.fence = 0
         bounds: dict[bytes, dict[int, int]] = {}
         owed: dict[bytes, dict[int, Owed]] = {}
@@ -108,6 +109,14 @@ class NodeTabs:
         """A node that refused a word is heard again: perhaps another machine signs with this key."""
         if isinstance(error, RemoteFailure) and error.remote_code in REFUSED_WORDS and self._heard is not None:
             self._heard.discard(node)
+            self._refusing.add(node)
+
+    @property
+    def refusing(self) -> list[Address]:
+        """Nodes that refused a word and were not heard since, members of groups or not: one that has left is still
+        drawn for orders over blocks from before that."""
+        self._refusing = {node for node in self._refusing if not self.is_heard(node)}
+        return sorted(self._refusing)
 
     def is_heard(self, node: Address) -> bool:
         """Whether a node may be chosen for an order: it has said what it holds, or need not."""
