@@ -196,6 +196,24 @@ async def test_nothing_is_promised_to_a_node_that_has_not_said_what_it_holds(sce
     assert (status, error["code"]) == (503, "no_paid_node")
 
 
+async def test_an_order_goes_to_nodes_that_have_said_what_they_hold(scene: Scene) -> None:
+    first, *others = scene.nodes
+    scene.context.node_tabs.order_only_from(set(others))
+    served = {history_of(scene, await scene.send(scene.asked())).admitted.nodes[0] for _ in range(12)}
+    assert len(served) > 1
+    assert first not in served
+
+
+async def test_nor_to_one_that_refused_a_word_since_it_was_chosen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene.context.node_tabs, "covers", lambda *_asked: True)
+    scene.context.node_tabs.order_only_from(set())
+    status, error = await scene.refused(scene.asked())
+    assert (status, error["code"]) == (503, "no_paid_node")
+    assert not any(one.promises for one in scene.nodes.values())
+
+
 async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_being_made(scene: Scene) -> None:
     """It was drawn, alive or not: else its scheduler would be convicted for a check that nobody made."""
     asked = await scene.send(scene.asked())
