@@ -316,17 +316,14 @@ class Course:
         if said.reason != ("end" if ended else "length") or not is_whole:
             raise _Lie(f"The answer does not end as the scheduler says: {printable_line(said.reason, 20)}")
         fee = prices.fee(self._order, self._view.rules, len(results), results[-1])
-        # Nobody signed what came beyond it, so that is not shown either.
         told = len(self.tokens) - len(self._unsaid)
-        self.tokens, self._unsaid = kept, self._unsaid[: max(len(kept) - told, 0)]
+        self.tokens, self._unsaid = kept, self._unsaid[: max(len(kept) - told, 0)]  # the rest is nobody's word
         self._session.journal.step(
             self._entry.identifier, Phase.ANSWERED, fee=fee, results=said, tokens=json.dumps(kept).encode()
         )
         self._results = said
-        last, nodes = results[-1], self._admitted.nodes
-        cached, written = last.cached, last.written
-        prompt = last.prompt + last.cached
-        return SignedUpdate(self._entry.identifier, said.reason, fee, prompt, cached, written, nodes)
+        last, nodes, order = results[-1], self._admitted.nodes, self._entry.identifier
+        return SignedUpdate(order, said.reason, fee, last.prompt + last.cached, last.cached, last.written, nodes)
 
     async def _read_draw(self, said: Lottery) -> None:
         if self._results is None:
