@@ -17,11 +17,13 @@ from troth.cases.errors import NothingToDo
 from troth.cases.office import Office
 from troth.cases.opening import WantedCase
 from troth.cases.steps import Move
+from troth.chain.transactions import Transactions
+from troth.protocol.calls import Call
 from troth.protocol.market import messages
 from troth.protocol.market.proceedings import CasePhase, CaseState, Outcome
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import PotKind
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 
 MOST_LOOKS = 200
 """At a case, before a test gives up."""
@@ -256,8 +258,20 @@ async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None
     assert sum(after) - sum(nonces) == 2
 
 
-async def test_of_two_that_open_a_case_in_one_block_both_follow_it(court: CourtStage) -> None:
+async def test_of_two_that_open_a_case_in_one_block_both_follow_it(
+    court: CourtStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The later one's call was fine when it was sent, and fails where it is mined."""
+    estimate, both = Transactions.estimate, asyncio.Barrier(2)
+
+    async def together(self: Transactions, call: Call, sender: Address, to: Address | None) -> int:
+        # Whoever estimates after the other one has sent is refused already, and sends nothing.
+        gas = await estimate(self, call, sender, to)
+        if call.function == "open":
+            await both.wait()
+        return gas
+
+    monkeypatch.setattr(Transactions, "estimate", together)
     evidence, anvil = await court.serve(cheat=quantised), court.stage.anvil
     carriers = [court.carrier(key, key.address) for key in (court.stage.client, anvil.keys[5])]
     anvil.rpc("evm_setAutomine", False)

@@ -35,7 +35,13 @@ async def test_a_wrong_method_is_no_unknown_address(tmp_path: Path, method: str,
     [
         ("/chat/completions", "with /v1 at its end"),
         ("/v1/v1/messages", "without /v1"),
-        ("/v1/audio/speech", "docs/how-to/gateway.md"),
+        ("/v1/nonsense", "docs/how-to/gateway.md"),
+        ("/v1/audio/speech", "text alone"),
+        ("/v1/responses/resp_1/cancel", "End the connection"),
+        ("/v1/responses/resp_1/input_items", "GET /v1/responses/ID"),
+        ("/v1/chat/completions/chatcmpl-1", "GET /v1/receipts/ID"),
+        ("/v1/files", "Nothing is stored"),
+        ("/v1/threads/runs", "previous_response_id"),
     ],
 )
 async def test_the_usual_mistakes_in_an_address_are_named(tmp_path: Path, path: str, said: str) -> None:
@@ -43,6 +49,21 @@ async def test_the_usual_mistakes_in_an_address_are_named(tmp_path: Path, path: 
         answer = await client.post(path, json=BODY)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
         assert said in answer.json()["error"]["message"]
+
+
+async def test_too_many_tokens_are_named_as_the_request_has_them(tmp_path: Path) -> None:
+    async with tab_gateway(tmp_path) as stage:
+        for path, fields, limit in (
+            ("/v1/responses", {"input": "hello", "max_output_tokens": 1000}, "max_output_tokens"),
+            ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 1000}, "max_tokens"),
+            ("/v1/completions", {"prompt": "hello", "max_tokens": 1000}, "max_tokens"),
+        ):
+            async with stage.client as client:
+                answer = await client.post(path, json={"model": "toy"} | fields)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+            assert f"Prompt and {limit} need" in error["message"]
+            assert f"a smaller {limit}:" in error["message"]
 
 
 async def test_anthropics_clients_read_their_own_words(tmp_path: Path) -> None:

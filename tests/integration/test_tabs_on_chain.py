@@ -20,7 +20,7 @@ from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_follower import MarketFollower
-from troth.chain.tokens import allowance, balance, read_asset
+from troth.chain.tokens import allowance, approval, balance, read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound, TransactionRefused, WalletError
 from troth.client.home import Home
@@ -181,6 +181,35 @@ async def test_a_tab_in_a_token_is_opened_by_permit_or_after_an_approval(
         before = await balance(stage.market, held, stage.client.address)
         await take_back(purse, configuration, broadcast=True)
         assert await balance(stage.market, held, stage.client.address) - before == 570
+
+
+@pytest.mark.parametrize("token", ["GoodToken", "BadToken"])
+async def test_deposits_of_one_wallet_at_once_take_no_approval_of_one_another(
+    token: str, anvil: Any, tmp_path: Path
+) -> None:
+    """Three copies of a home open their tabs, each a program that knows nothing of the others; then three programs of
+    one home add to one tab, beside what waits for a case of that home."""
+    asset = deploy(anvil, token)
+    async with (
+        token_stage(anvil, asset, replace(PARAMETERS, asset=asset)) as stage,
+        client(tmp_path, stage) as (purse, configuration),
+    ):
+        mint(anvil, asset, stage.client.address)
+        homes = [purse.home, Home(tmp_path / "second"), Home(tmp_path / "third")]
+        for home in homes[1:]:
+            home.create()
+            shutil.copy(purse.home.keystore, home.keystore)
+        opened = [open_tab(replace(purse, home=home), configuration, "500units", broadcast=True) for home in homes]
+        await asyncio.gather(*opened)
+        for home in homes:
+            told = [one for one in await list_tabs(home, configuration) if not one.get("elsewhere")]
+            assert [one["balance_units"] for one in told] == ["500"]
+        for left in (0, 1_000):
+            await stage.market.execute(approval(stage.market, asset, left), stage.client)
+        await asyncio.gather(*(top_up(purse, configuration, "", "70units", broadcast=True) for _ in range(3)))
+        (told,) = [one for one in await list_tabs(purse.home, configuration) if not one.get("elsewhere")]
+        assert told["balance_units"] == "710"
+        assert await allowance(stage.market, asset, stage.client.address) == 1_000
 
 
 async def test_a_scheduler_opens_its_tabs_with_nodes_in_a_token(anvil: Any) -> None:

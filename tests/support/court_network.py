@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 from support.tab_scene import CONTEXT, DEPOSIT, LISTED, TabScene, descriptor, texts
-from support.tabs_stage import PARAMETERS, TabsStage, _key, execution_class_of, following, tabs_stage
+from support.tabs_stage import ASK, PARAMETERS, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_engine import ToyEngine
 from support.waiting import eventually
 
@@ -24,6 +24,7 @@ from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.market.types import Ask
 from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
@@ -44,6 +45,10 @@ class CheatingEngine(ToyEngine):
     """Computes a cheaper model where it infers, and the true one where it checks or judges."""
 
     cheats = False
+
+    def __init__(self, hosted: Segment, layers: int) -> None:
+        super().__init__(hosted)
+        self.layers = layers
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: Any) -> Computed:
         infers = key.attempt == INFERS and len(key.task_id) == 32
@@ -89,6 +94,13 @@ class Client(TabScene):
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=120)
 
 
+def groups_of(ends: tuple[int, ...], number: int) -> tuple[Segment, ...]:
+    """The segments of a node: all, or two of them where there are more, since no node may be in more groups."""
+    segments = segments_from_ends(ends, ends[-1])
+    kept = {number % len(segments), (number + 1) % len(segments)}
+    return tuple(one for place, one in enumerate(segments) if place in kept)
+
+
 def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tuple[Segment, ...]) -> NodeConfiguration:
     return NodeConfiguration(
         folder=folder,
@@ -97,7 +109,7 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
         poll_seconds=0.2,
         execution_class=stage.class_id,
         model="toy",
-        slice=Segment(0, 2),
+        slice=Segment(segments[0].first, segments[-1].end),
         segments=segments,
         operator_keystore=folder / "unused.json",
         host="127.0.0.1",
@@ -156,6 +168,7 @@ async def court_network(
     nodes: int = 12,
     ends: tuple[int, ...] = (2,),
     left_out: int = 0,
+    ask: Ask = ASK,
     write: Callable[[Path], ModelTexts] = texts,
     **changes: Any,
 ) -> AsyncIterator[CourtNetwork]:
@@ -166,7 +179,7 @@ async def court_network(
     keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
     places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
     words = write(folder / "words")
-    model = replace(descriptor(), architecture=words.architecture)
+    model = replace(descriptor(), architecture=words.architecture, layers=ends[-1])
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
@@ -174,7 +187,8 @@ async def court_network(
             model=model,
             execution_class=execution_class_of(model, **changes),
             nodes=nodes,
-            segments=lambda _: segments_from_ends(ends, model.layers),
+            segments=lambda number: groups_of(ends, number),
+            ask=ask,
             endpoint=lambda operator: places[operator].endpoint,
         )
         stage = await stack.enter_async_context(made)
@@ -183,8 +197,9 @@ async def court_network(
             anvil.fund(key)
         network = CourtNetwork(stage, follower, ends)
         # Before the scheduler: whose calls are refused pauses for longer and longer, and its first order fails with it.
-        for key in stage.nodes[left_out:]:
-            await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
+        for number, key in tuple(enumerate(stage.nodes))[left_out:]:
+            place = folder / key.address, places[key.address].port
+            await stack.enter_async_context(_running(network, key, *place, groups_of(ends, number)))
         own = places[stage.scheduler.address]
         configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends, words)
         pace = DutyPace(urgent=0.2, money=1.0, slow=5.0)
@@ -198,15 +213,14 @@ async def court_network(
 
 
 @asynccontextmanager
-async def _running(network: CourtNetwork, key: Key, folder: Path, port: int) -> AsyncIterator[None]:
-    engine = network.engines[key.address] = CheatingEngine()
+async def _running(
+    network: CourtNetwork, key: Key, folder: Path, port: int, segments: tuple[Segment, ...]
+) -> AsyncIterator[None]:
+    configuration = node_configuration(network.stage, folder, port, segments)
+    engine = CheatingEngine(configuration.slice, network.stage.model.layers)
     parts = MarketParts(lambda *_arguments, **_keywords: engine)
-    node = RunningNode(
-        node_configuration(network.stage, folder, port, segments_from_ends(network.ends, 2)),
-        key,
-        verify_weights=False,
-        parts=parts,
-    )
+    node = RunningNode(configuration, key, verify_weights=False, parts=parts)
+    network.engines[key.address] = engine
     network.nodes[key.address] = node
     task = asyncio.create_task(node.run())
     try:

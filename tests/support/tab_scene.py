@@ -197,6 +197,8 @@ class TabScene:
     """Blocks that follow the one that an order names."""
     first = 0
     """The oldest of them that is taken."""
+    waits = Waits(GenerationPatience(token=30.0, prefill=60.0), check=60.0)
+    """Longer than anything takes on a loaded machine: that a node is silent, toy nodes say at once."""
     reputations: Mapping[Address, float] = MappingProxyType({})
     """What a committee says of nodes; nothing of those that are not in it."""
 
@@ -250,7 +252,7 @@ class TabScene:
             rows=KeptRows(self.folder / "rows", self.database),
             peers=self.peers,  # type: ignore[arg-type]
             offers=Offers([self.served()], {self.class_id: LISTED}),
-            waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),
+            waits=self.waits,
             factory=FACTORY,
             clock=lambda: float(self.now),
             settled=self.settled,

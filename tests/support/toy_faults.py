@@ -18,6 +18,7 @@ class Faults:
     """What a node does wrong."""
 
     silent: set[type] = field(default_factory=set)
+    """Of such a question the channel says at once that its time is over: no test waits for it."""
     refuses: set[type] = field(default_factory=set)
     away: dict[type, int] = field(default_factory=dict)
     """How many times more nobody answers such a question, as while a node restarts."""

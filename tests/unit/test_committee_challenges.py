@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support.toy_tab_stage import Stage, toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
+from troth.committee.corpus import prompts
 from troth.committee.corpus.prompts import LONGEST, MOST_PROMPTS, PARTS, prompts_of
 from troth.committee.corpus.stand_ins import StandIns
 from troth.committee.corpus.texts import FEWEST, Corpus, read_corpus, shipped
@@ -215,9 +216,10 @@ def test_the_shipped_corpus_names_nobodys_address() -> None:
 
 
 @pytest.mark.slow
-def test_a_prompt_that_was_asked_is_never_written_again() -> None:
+def test_a_prompt_that_was_asked_is_never_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first = set(prompts_of(SEED, 40, anything))
     assert first.isdisjoint(prompts_of(SEED, 40, lambda text: text not in first))
+    monkeypatch.setattr(prompts, "TRIES", 5)
     with pytest.raises(MemberConfigurationInvalid, match="No new prompt"):
         prompts_of(SEED, 1, lambda text: False)
 

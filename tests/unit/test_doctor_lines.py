@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from troth.chain.errors import ChainError
+from troth.node.inspection import machine_checks, status
 from troth.transport.health import HealthFinding, tell
 
 FOUND = [
@@ -41,3 +47,29 @@ def test_programs_get_every_field() -> None:
     tell(FOUND, True, written.append)
     assert json.loads(written[0])[1] == FOUND[1]._asdict()
     assert len(written) == 1
+
+
+def test_a_node_says_what_it_does_before_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model took a dozen seconds without a word."""
+    heard: list[str] = []
+    place = SimpleNamespace(engine="torch", model="toy", rpc="http://user:password@127.0.0.1:1/")
+
+    def finding(check: str) -> Callable[..., HealthFinding]:
+        return lambda *_given: heard.append(f"did {check}") or HealthFinding(check, True, "", "")
+
+    for name in ("device", "model", "port"):
+        monkeypatch.setattr(machine_checks, f"_{name}", finding(name))
+    list(machine_checks.machine_findings(place, lambda: place, heard.append))  # type: ignore[arg-type]
+    assert [one.split(":")[0] for one in heard] == ["device", "did device", "did model", "did port"]
+
+    def away(*_given: object) -> None:
+        heard.append("asked")
+        raise ChainError("away", "", "")
+
+    monkeypatch.setattr(status, "load", lambda _home: place)
+    monkeypatch.setattr(status, "process_state", lambda _place: {})
+    monkeypatch.setattr(status, "look_around", away)
+    found = list(status.examining(tmp_path, say=heard.append))
+    assert [one.check for one in found] == ["config", "rpc", "device", "port", "process"]
+    assert heard[heard.index("asked") - 1].startswith("rpc: reading the chain at http://127.0.0.1:1")
+    assert "password" not in "".join(heard)

@@ -6,7 +6,6 @@ Without the client's word in its request nobody may end an answer, so that no sc
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -20,7 +19,6 @@ from support.tab_scene import TabScene, history_of, view_of
 from support.toy_entry import said as said_by_node
 from support.toy_entry import toy_entry
 from support.toy_market import NODE_KEYS
-from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from support.waiting import eventually
@@ -28,8 +26,6 @@ from unit.test_scheduler_orders import journey_of
 from unit.test_tabs_asking import ALWAYS, PROMPT, ended, text_of
 
 from troth.client.errors import SchedulerUnreachable
-from troth.client.gateway import application
-from troth.client.gateway.ledger import today
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.ending import end_answers
@@ -359,10 +355,6 @@ async def test_an_answer_that_entered_at_a_node_ends_early_too(tmp_path: Path, e
         assert (blamed, entrance._prefixes.near((*tokens, *range(32))) is not None) == ([], len(tokens) >= 32)
 
 
-async def whole_answer(stage: TabGateway) -> str:
-    return str((await stage.post()).json()["choices"][0]["message"]["content"])
-
-
 async def ask_whole(stage: Stage) -> None:
     async for _ in ask(stage.session, PROMPT, ALWAYS):
         pass
@@ -421,79 +413,3 @@ async def test_an_order_that_failed_is_not_followed_by_one_for_a_reader_that_has
 
 async def updates_of(stage: Stage, ending: asyncio.Event) -> list[Any]:
     return [one async for one in ask(stage.session, PROMPT, ALWAYS, ending=ending)]
-
-
-# ---- the gateway
-
-
-async def test_the_gateway_orders_nothing_for_a_reader_that_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
-    async with tab_gateway(tmp_path, keep_alive=0.05) as stage:
-        session, gateway = stage.stage.session, stage.gateway.gateway
-        place, left, asked = session.open_tab_context, asyncio.Event(), []
-
-        async def placing(tab_context: TabContext, **options: Any) -> Any:
-            # The first look is for the price, before the request is taken in.
-            asked.append(tab_context)
-            if len(asked) > 1:
-                await left.wait()
-            return await place(tab_context, **options)
-
-        session.open_tab_context = placing  # type: ignore[method-assign]
-        async with stage.client as client:
-            wanted = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64}
-            with pytest.raises(httpx.ReadTimeout):
-                await client.post("/v1/chat/completions", json=wanted, timeout=0.5)
-        assert gateway.ledger.spent(today()) > 0
-        await eventually(lambda: not gateway.delivered)
-        left.set()
-        await eventually(lambda: gateway.ledger.spent(today()) == 0)
-        assert "order" not in stage.stage.scheduler.calls_of
-        assert session.journal.all() == []
-        assert await whole_answer(stage) == "hello world", "its place is free"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_costs_no_more_once_its_stop_is_met(tmp_path: Path, stream: bool) -> None:
-    async with tab_gateway(tmp_path) as stage:
-        scheduler = stage.stage.scheduler
-        scheduler.writes, scheduler.tamper = 7, held_open(scheduler)
-        answer = await stage.post(
-            stop=["lo"], stream=stream, stream_options={"include_usage": True} if stream else None
-        )
-        pieces = said(answer.text)[:-1] if stream else [answer.json()]
-        choices = [one["choices"][0] for one in pieces if one["choices"]]
-        assert choices[-1]["finish_reason"] == "stop"
-        # Not what all of it might have cost.
-        usage = next(one["usage"] for one in reversed(pieces) if one.get("usage"))
-        assert usage["cost_units"] == str(stage.stage.session.journal.all()[0].fee)
-        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
-        (entry,) = stage.stage.session.journal.all()
-        assert len(json.loads(entry.evidence["tokens"])) == 7 < len(scheduler.answer)
-        assert scheduler.calls_of.count("end") == 1
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_reader_that_leaves_pays_for_no_more(
-    tmp_path: Path, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(application, "READER_SECONDS", 0.05)
-    async with tab_gateway(tmp_path) as stage:
-        scheduler = stage.stage.scheduler
-        scheduler.writes, scheduler.tamper = 3, held_open(scheduler)
-        asked = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64, "stream": stream}
-        async with stage.client as client:
-            if stream:
-                async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
-                    async for line in answer.aiter_lines():
-                        if "hel" in line or "l" in line:
-                            break
-            else:
-                with pytest.raises(httpx.ReadTimeout):
-                    await client.post("/v1/chat/completions", json=asked, timeout=0.5)
-        await eventually(lambda: "end" in scheduler.calls_of)
-        await eventually(lambda: stage.stage.session.journal.all()[0].fee)
-        (entry,) = stage.stage.session.journal.all()
-        assert len(json.loads(entry.evidence["tokens"])) == 3

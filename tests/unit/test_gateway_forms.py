@@ -48,6 +48,27 @@ def test_a_response_is_a_chats_question() -> None:
     assert named.tools.choice == "=weather"
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_output_tokens": "many"}, "max_output_tokens"),
+        ({"input": [{"role": "nobody", "content": "x"}], "instructions": "be brief"}, "input"),
+        ({"tools": [{"type": "function", "name": 7}]}, "tools[0].name"),
+        ({"text": {"format": {"type": "poem"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "schema": 7}}}, "text.format"),
+        ({"temperature": 9}, "temperature"),
+    ],
+)
+def test_what_is_wrong_with_a_response_is_named_as_a_response_has_it(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        response(**fields)
+    assert caught.value.param == param
+    said = caught.value.to_json()["error"]["message"]
+    for chat in ("max_tokens", "messages", "response_format", "function.name"):
+        assert chat not in said
+
+
 def test_a_response_goes_on_from_a_stored_one() -> None:
     stored = StoredResponses()
     first = response(stored).told["conversation"]

@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
 import psutil  # noqa: E402
+from rich.filesize import decimal  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from support.quantised_checkpoints import write_quantised  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
@@ -44,6 +45,7 @@ from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.holding import held  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import wanted_files  # noqa: E402
+from troth.node.models.tensor_files import raw_tensors  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 from troth.transport.health import HealthFinding  # noqa: E402
 
@@ -182,6 +184,12 @@ def test_the_doctor_of_a_node_says_what_is_wrong_with_a_folder(name: str, folder
     def looked() -> HealthFinding:
         return machine_checks._guarded("model", lambda own: machine_checks._model(own, registered), place)
 
+    said: list[str] = []
+    assert machine_checks._model(place, registered, said.append).seen == f"{folder.path} is the registered model"
+    size = sum(one.length for one in raw_tensors(folder.path))
+    assert len(said) == 2, "before the model's code is loaded, and before weights are hashed"
+    assert f"reading {folder.path}" in said[0]
+    assert decimal(size) in said[1]
     assert looked().seen == f"{folder.path} is the registered model"
     BENT[name][0](folder.path)
     began, found = time.process_time(), looked()

@@ -137,6 +137,16 @@ def test_errors_are_named_with_their_values_and_a_remedy(entry: AbiEntry) -> Non
     assert decode_error(data[:-1] + b"").name in {entry.name, "Unknown"} or not entry.inputs
 
 
+def test_what_a_token_says_is_told_in_words() -> None:
+    """Who had too few tokens for a tab read "Unknown(data=0xe450d38c...)"."""
+    account = bytes(12) + b"\x11" * 20
+    few = decode_error(bytes.fromhex("e450d38c") + account + (5).to_bytes(32) + (70).to_bytes(32))
+    assert few.name == "ERC20InsufficientBalance"
+    assert "has 5 units of the token, and 70 are needed" in few.remedy
+    none = decode_error(bytes.fromhex("fb8f41b2") + account + (5).to_bytes(32) + (70).to_bytes(32))
+    assert (none.name, none.arguments["needed"]) == ("ERC20InsufficientAllowance", 70)
+
+
 def test_remedies_are_for_errors_that_exist() -> None:
     assert set(REMEDIES) <= {entry.name for entry in errors()}
     assert decode_error(b"").name == "Reverted"

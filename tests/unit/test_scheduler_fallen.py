@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.market_logs import CONTRACTS, META
-from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, TabScene
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, Asked, TabScene
 from support.tabs_stage import _key
 
 from troth.chain.errors import ChainRejected
@@ -21,7 +21,7 @@ from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import sign
 from troth.protocol.market.proceedings import Fault, SummonsKind
 from troth.protocol.market.state import ConvictionRecord
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Conclude
 from troth.scheduler.tabs.fallen import forgive_fallen
 
@@ -80,13 +80,7 @@ async def test_what_stands_is_looked_at_once(tmp_path: Path, monkeypatch: pytest
 async def test_a_node_that_signed_is_paid_though_the_one_before_it_did_not(tmp_path: Path) -> None:
     scene = TabScene(tmp_path, ends=(1, 2))
     scene.start()
-    asked = scene.asked()
-    view = views.view_of(
-        scene.ledger.state, asked.order, CLIENT_TAB, chain_id=31337, block=scene.ledger.block, time=scene.now
-    )
-    first, second = candidates(asked.order, vrf.prove(VRF_SECRET, messages.infer_alpha(asked.order_id)), view)
-    if set(first) & set(second):
-        pytest.skip("one node was drawn for both segments")
+    asked, first = _asked_of_others_in_each_segment(scene)
     for node in first:
         scene.nodes[node].faults.refuses = {Conclude}
     await scene.send(asked)
@@ -98,6 +92,20 @@ async def test_a_node_that_signed_is_paid_though_the_one_before_it_did_not(tmp_p
     assert owed[0].fee == 0
     assert (owed[1].fee or 0) > 0
     await scene.stop()
+
+
+def _asked_of_others_in_each_segment(scene: TabScene) -> tuple[Asked, tuple[Address, ...]]:
+    """An order for whose segments no node is drawn twice, and the nodes that are drawn for its first."""
+    payer = scene.payer
+    while True:
+        scene.payer = payer
+        asked = scene.asked()
+        view = views.view_of(
+            scene.ledger.state, asked.order, CLIENT_TAB, chain_id=31337, block=scene.ledger.block, time=scene.now
+        )
+        first, second = candidates(asked.order, vrf.prove(VRF_SECRET, messages.infer_alpha(asked.order_id)), view)
+        if not set(first) & set(second):
+            return asked, tuple(first)
 
 
 class Sent:

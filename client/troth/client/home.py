@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+SPENDING_SECONDS, SPENDING_LOOK = 180.0, 0.1
+"""How long another program of this home may take for an approval and its call, and how often it is looked for."""
 VIEWS = 8
 """Commands that can keep their view of the chain at the same time; any further one reads the chain anew."""
 
@@ -104,6 +108,19 @@ class Home:
                     yield folder / f"{name}.sqlite3"
                     return
         yield None
+
+    @asynccontextmanager
+    async def spending(self) -> AsyncIterator[None]:
+        """Held by one program of this home from its look at a token's allowance to the call that takes it: one approval
+        replaces another. Nobody waits for a program that hangs."""
+        self.create()
+        until = time.monotonic() + SPENDING_SECONDS
+        while True:
+            with _locked(self.folder / "spending.lock") as held:
+                if held or time.monotonic() > until:
+                    yield
+                    return
+            await asyncio.sleep(SPENDING_LOOK)
 
     def create(self) -> None:
         """Make the client's folder, readable by its owner only."""

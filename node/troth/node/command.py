@@ -281,7 +281,11 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
     from troth.node.inspection.status import examining
     from troth.transport.health import tell
 
-    if not tell(examining(home), as_json, typer.echo):
+    def say(what: str) -> None:
+        if not as_json:
+            typer.echo(f"...  {what}", err=True)
+
+    if not tell(examining(home, say=say), as_json, typer.echo):
         raise typer.Exit(1)
 
 

@@ -24,6 +24,8 @@ from troth.protocol.types import Address, address_to_bytes, to_address
 
 _LONGEST_SYMBOL = 12
 _BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
+UNLIMITED = 1 << 255
+"""From here an allowance is no amount: wallets let a contract take "all", which tokens write as the largest number."""
 _SPENDING: WeakKeyDictionary[Market, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -127,9 +129,13 @@ async def approvals(
     return (call,)
 
 
-async def approvals_beside(market: Market, token: Address, owner: Address, amount: int) -> tuple[PartCall, ...]:
-    """What ``owner`` has to send before the Bank can take ``amount`` beside all that was approved for other calls."""
-    return await approvals(market, token, owner, await allowance(market, token, owner) + amount)
+async def approvals_beside(
+    market: Market, token: Address, owner: Address, amount: int, spender: Address | None = None
+) -> tuple[PartCall, ...]:
+    """What ``owner`` has to send before the Bank, or another, can take ``amount`` beside all that was approved for
+    other calls; nothing where it may take any amount."""
+    allowed = await allowance(market, token, owner, spender)
+    return () if allowed >= UNLIMITED else await approvals(market, token, owner, allowed + amount, spender)
 
 
 def spending(market: Market) -> asyncio.Lock:

@@ -323,7 +323,11 @@ class Transactions:
             await self._rpc.request("eth_call", replay, hex(decoding.quantity(receipt["blockNumber"]) - 1))
         except RpcRefused as error:
             what = f"transaction {decoding.hexadecimal(transaction)}"
-            raise as_rejection(what, error, explain=self._explain) from error
+            rejection = as_rejection(what, error, explain=self._explain)
+            if isinstance(rejection, ChainRejected):
+                raise rejection from error
+            # It failed whatever the node says of it now: out of gas, say, since its estimate was for another state.
+            log.info("why %s failed is not known: %s", what, error)
         reason = ContractError("Reverted", {}, "The state changed before it was mined; read it anew and send again.")
         raise ChainRejected(f"transaction {decoding.hexadecimal(transaction)}", reason)
 

@@ -15,6 +15,7 @@ from troth.protocol.bindings import (
     REPUTATION,
     STEPS,
     AbiEntry,
+    Parameter,
     errors_by_selector,
 )
 from troth.protocol.bindings.structs import decode_parameters
@@ -135,6 +136,30 @@ def decode_error(data: bytes) -> ContractError:
     return explained(data, errors_by_selector(_BESIDE_A_MARKET), REMEDIES)
 
 
+def _of_token(name: str, who: str, has: str) -> AbiEntry:
+    fields = ((who, "address"), (has, "uint256"), ("needed", "uint256"))
+    return AbiEntry("error", name, tuple(Parameter(one, kind, False, ()) for one, kind in fields), ())
+
+
+_OF_TOKENS = {
+    entry.selector: entry
+    for entry in (
+        _of_token("ERC20InsufficientBalance", "sender", "balance"),
+        _of_token("ERC20InsufficientAllowance", "spender", "allowance"),
+    )
+}
+"""What the asset's own token says where it pays nothing (ERC-6093): a contract of a deployment passes it on."""
+_TOKEN_REMEDIES: Mapping[str, Remedy] = {
+    "ERC20InsufficientBalance": lambda error: (
+        f"{error['sender']} has {error['balance']} units of the token, and {error['needed']} are needed: send it more."
+    ),
+    "ERC20InsufficientAllowance": lambda error: (
+        f"{error['spender']} may take {error['allowance']} units of the token, and {error['needed']} are needed: "
+        "approve that first."
+    ),
+}
+
+
 def explained(
     data: bytes, known: Mapping[bytes, AbiEntry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
 ) -> ContractError:
@@ -147,6 +172,8 @@ def explained(
     selector, body = data[:4], data[4:]
     if selector in (_REVERT_STRING, _PANIC):
         return _builtin(selector, body)
+    if selector in _OF_TOKENS and selector not in known:
+        return _custom(_OF_TOKENS[selector], data, _TOKEN_REMEDIES, general)
     entry = known.get(selector)
     return _unknown(data) if entry is None else _custom(entry, data, remedies, general)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-from troth.client.gateway.choice import Delta, WholeChoice
+from troth.client.gateway.choice import WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import ReplyShapes
@@ -48,9 +48,14 @@ async def streamed(completion: Completion, shapes: ReplyShapes, silence: float) 
             finally:
                 # Only when the reader left: an update that has come is never thrown away.
                 coming.cancel()
+            number, delta = coming.result()
+            if delta is not None:
+                for one in shapes.said(number, delta):
+                    yield one
             if completion.whole:
+                # The text is out; only its cost is waited for.
                 await completion.counted()
-            for one in _after(completion, shapes, open_choices, *coming.result()):
+            for one in _closed(completion, shapes, open_choices, number):
                 yield one
         for number in sorted(open_choices):
             for one in shapes.closed(number, last=number == max(open_choices)):
@@ -61,11 +66,7 @@ async def streamed(completion: Completion, shapes: ReplyShapes, silence: float) 
         yield shapes.failed(refusal)
 
 
-def _after(
-    completion: Completion, shapes: ReplyShapes, open_choices: set[int], number: int, delta: Delta | None
-) -> Iterator[bytes]:
-    if delta is not None:
-        yield from shapes.said(number, delta)
+def _closed(completion: Completion, shapes: ReplyShapes, open_choices: set[int], number: int) -> Iterator[bytes]:
     # With a verdict to wait for, no choice ends before all of it is decided.
     if completion.choices[number].reason is not None and number in open_choices and not completion.wanted.wait:
         open_choices.discard(number)

@@ -62,8 +62,9 @@ def refusal_of(error: Exception, orders: tuple[str, ...] = (), param: str | None
     if isinstance(error, FeeTooHigh):
         return PaymentRequired(error.what, error.value, error.remedy, code="cost_limit_exceeded", troth=FREE)
     if isinstance(error, ContextTooShort):
-        remedy = f"Send a shorter prompt, or a smaller max_tokens: {error.missing} less in all."
-        what, shown = f"Prompt and max_tokens need {error.needed} positions", f"the model has {error.context}"
+        limit = "max_output_tokens" if param == "input" else "max_tokens"
+        remedy = f"Send a shorter prompt, or a smaller {limit}: {error.missing} less in all."
+        what, shown = f"Prompt and {limit} need {error.needed} positions", f"the model has {error.context}"
         return InvalidParameter(what, shown, remedy, code="context_length_exceeded", param=param)
     if isinstance(error, PromptError):
         return InvalidParameter(error.what, error.value, error.remedy, code="context_length_exceeded", param=param)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,19 @@ _ANTHROPIC = {
     504: "timeout_error",
 }
 """Anthropic's word for an error, by the HTTP status; any other below 500 is an invalid request."""
+_ELSEWHERE = (
+    (r"responses/[^/]+/cancel",
+     "Nothing runs in the background. End the connection: the answer ends there, and so does what it costs."),
+    (r"responses/[^/]+/(input_items|compact)|responses/(input_tokens|compact)|conversations(/.*)?",
+     "Only responses are kept: GET /v1/responses/ID has one, and previous_response_id goes on from it."),
+    (r"chat/completions/.+", "Chats are not kept. GET /v1/receipts/ID tells what became of one."),
+    (r"audio/.*|images/.*|videos(/.*)?|realtime(/.*)?", "The models here read and write text alone."),
+    (r"(files|uploads|batches|vector_stores|containers|skills)(/.*)?",
+     "Nothing is stored here. Send texts with the question; --concurrent says how many questions run at a time."),
+    (r"(assistants|threads|chatkit)(/.*)?", "Use POST /v1/responses with previous_response_id."),
+    (r"moderations|fine_tuning/.*|fine-tunes(/.*)?|evals(/.*)?|organization/.*", "Ask it of a service that has it."),
+)  # fmt: skip
+"""What OpenAI's interface has and this one has not, by the path below /v1, and what to do instead."""
 _SERVED = ("chat/completions", "completions", "responses", "embeddings", "models", "messages")
 """Paths below /v1 that clients ask for."""
 
@@ -55,7 +69,16 @@ def nothing_here(error: HTTPException, path: str, method: str) -> GatewayRefusal
         remedy = "The client adds /v1 by itself: give it the gateway's address without /v1."
     elif path.strip("/") in _SERVED:
         remedy = "Give the client the gateway's address with /v1 at its end."
+    elif instead := _instead(path):
+        return NotFound("The gateway does not have this part of OpenAI's interface", shown, instead, code="unknown_url")
     return NotFound("There is nothing here", shown, remedy, code="unknown_url")
+
+
+def _instead(path: str) -> str:
+    """What to do instead of what OpenAI's interface has here; empty for a path of nobody's."""
+    below = path.removeprefix("/v1/").rstrip("/")
+    known = path.startswith("/v1/")
+    return next((remedy for pattern, remedy in _ELSEWHERE if known and re.fullmatch(pattern, below)), "")
 
 
 def unknown_error(error: Exception) -> GatewayRefusal:

@@ -7,6 +7,7 @@ alone, the newest ones, until the gateway ends: questions and answers are writte
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +31,12 @@ _TOLD: dict[str, Any] = {
     "text": {"format": {"type": "text"}}, "truncation": "disabled", "reasoning": None, "user": None,
 }  # fmt: skip
 """Fields that a response repeats, and what they are where they are left out."""
-_NAMES = {"response_format": "text.format", "messages": "input", "max_tokens": "max_output_tokens"}
+_NAMES = (
+    (r"response_format(\.json_schema)?", "text.format"),
+    (r"messages(\[.*)?", "input"),
+    (r"max_tokens", "max_output_tokens"),
+    (r"(tools\[\d+\])\.function", r"\1"),
+)
 """Fields of a chat by their names in a response."""
 _REFUSED = {
     "background": "this gateway answers at once",
@@ -100,10 +106,19 @@ def read_response(body: object, defaults: Defaults, stored: StoredResponses) -> 
     try:
         wanted = read_chat(chat, defaults)
     except InvalidParameter as error:
-        error.param = _NAMES.get(error.param or "", error.param)
-        raise
+        raise _renamed(error) from error
     repeated = {name: default if fields.get(name) is None else fields.get(name) for name, default in _TOLD.items()}
     return replace(wanted, kind="response", told=repeated | {"conversation": messages})
+
+
+def _renamed(error: InvalidParameter) -> InvalidParameter:
+    """An error about a chat, about the response that it was read from."""
+    if error.param:
+        before = error.param
+        for chat, response in _NAMES:
+            error.param = re.sub(rf"^{chat}(?=$|\.)", response, error.param)
+        error.what = error.what.replace(f"'{before}'", f"'{error.param}'")
+    return error
 
 
 def _messages(fields: Fields) -> Iterator[dict[str, Any]]:

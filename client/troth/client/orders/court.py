@@ -23,13 +23,14 @@ from troth.cases.supervising import each, watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.chain.tokens import approvals_beside, spending
+from troth.chain.tokens import approvals_beside
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal
 from troth.client.orders.judging import case_command
 from troth.client.orders.resuming import Report
 from troth.client.orders.seams import OrderEvidence
+from troth.client.tabs.spending import spending
 from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
 from troth.protocol.types import Hash32
@@ -208,7 +209,7 @@ async def open_court(  # noqa: PLR0917
         if asset.is_coin:
             return
         # Cases that are wanted and not opened yet need what was approved for them.
-        async with spending(market):
+        async with spending(market, asset, place.home):
             for call in await approvals_beside(market, asset.token, wallet.address, bond):
                 await market.execute(call, wallet)
 

@@ -9,16 +9,17 @@ is claimed too much, where the two can be compared: in a deployment in the coin.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.tokens import approvals_beside, spending
+from troth.chain.tokens import approvals_beside
+from troth.client.home import Home
 from troth.client.orders.claimed import Overclaim, overclaim
 from troth.client.orders.session import PayerSession
 from troth.client.orders.summoning import base_fee
 from troth.client.tabs.books import OwnTab
+from troth.client.tabs.spending import spending
 from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -93,6 +94,7 @@ class Objector:
     asset: Asset
     most: int
     wallet: Callable[[], Key | None] = no_wallet
+    home: Home | None = None
     _opened: list[Key | None] = field(default_factory=list)
 
     async def look(self, session: PayerSession, record: OwnTab) -> list[str]:
@@ -126,7 +128,7 @@ class Objector:
         key = await self._sender(session, found.record)
         if key is None:
             return f"{about}, and neither wallet nor tab key can pay the gas here: {by_hand}"
-        async with nullcontext() if self.asset.is_coin else spending(self.market):
+        async with spending(self.market, self.asset, self.home):
             calls = await object_calls(self.market, self.asset, session.state, found, number, key.address)
             refusal = await self._too_dear(found, calls, key)
             if refusal:

@@ -64,7 +64,7 @@ async def running(
         session.own_model = await stack.enter_async_context(own_model(home, table.model))
         summons = None
         if wallet is not None and table.summons:
-            summons = AutomaticSummons(session.market, asset, wallet, asset.parse(table.summons))
+            summons = AutomaticSummons(session.market, asset, wallet, asset.parse(table.summons), home)
         if wallet is not None and table.case:
             most = asset.parse(table.case)
             together = asset.parse(table.cases) if table.cases else CASES_TOGETHER * most
@@ -75,7 +75,7 @@ async def running(
                 session.opener = court
             await stack.enter_async_context(in_background(court.run(), "cases of a client"))
         most = COIN.parse(table.objections) if table.objections else 0
-        objector = Objector(session.market, asset, most, partial(wallet_of, home, password))
+        objector = Objector(session.market, asset, most, partial(wallet_of, home, password), home)
         async with OrderKeeper(session, summons, report, objector) as keeper:
             yield Running(session, asset, keeper)
 

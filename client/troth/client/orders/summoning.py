@@ -6,7 +6,6 @@ and is convicted. The client says in one line how, or does it by itself up to a 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import rlp  # type: ignore[import-untyped]
@@ -14,10 +13,12 @@ import rlp  # type: ignore[import-untyped]
 from troth.cases.calls import convict_silence
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.tokens import approvals_beside, spending
+from troth.chain.tokens import approvals_beside
 from troth.client.errors import AnswerUnavailable
+from troth.client.home import Home
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import OrderRecord, Phase
+from troth.client.tabs.spending import spending
 from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Admitted
@@ -121,6 +122,7 @@ class AutomaticSummons:
     asset: Asset
     key: Key
     most: int
+    home: Home | None = None
 
     async def summon(self, entry: OrderRecord, due: SummonsDue) -> str:
         """What was done, in one line."""
@@ -128,7 +130,7 @@ class AutomaticSummons:
         if deposit * 3 // 2 > self.most:
             limit = self.asset.show(self.most)
             return f"not summoned: the deposit is {self.asset.show(deposit)}, and [market] summons allows {limit}"
-        async with nullcontext() if self.asset.is_coin else spending(self.market):
+        async with spending(self.market, self.asset, self.home):
             calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
             transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
         return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"

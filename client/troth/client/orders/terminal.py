@@ -32,6 +32,7 @@ from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.client.tabs.spending import spending
 from troth.client.tabs.store import opened
 from troth.protocol.amounts import PER_MILLION, Asset
 from troth.protocol.market import receipt
@@ -188,8 +189,9 @@ async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *
             deposit = await deposit_of(market, due.kind)
             sender = purse.payer("")
             wallet = purse.wallet(sender, broadcast=broadcast)
-            calls = await calls_of(market, asset, entry, due, deposit, sender)
-            done = await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
+            async with spending(market, asset, purse.home if broadcast else None):
+                calls = await calls_of(market, asset, entry, due, deposit, sender)
+                done = await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
             if broadcast:
                 name = f"summons {due.kind} {due.segment}"
                 journal.step(entry.identifier, more={name: done["transactions"][-1].encode()})
@@ -255,17 +257,20 @@ async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, 
         sender = record.tab.payer
         wallet = purse.wallet(sender, broadcast=broadcast)
         told: dict[str, Any] = {"tab": "0x" + record.identifier.hex(), "numbers": [number for _, number in late]}
-        if late:
-            calls = strike_calls(market, record, late)
-        elif found is not None and number is not None and block < found.last(parameters_of(state)):
-            calls = await object_calls(market, asset, state, found, number, sender)
-            last = found.last(parameters_of(state))
-            told |= {"numbers": [number], "excess_units": str(found.excess), "last_block": last}
-        else:
-            what = "There is nothing to object to on this tab"
-            shown = "no claim shows more than is owed" if found is None else "all of it was shown, or it is too late"
-            raise ReceiptNotFound(what, shown, "`troth client tabs` shows the tab.")
-        return told | await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
+        async with spending(market, asset, purse.home if broadcast else None):
+            if late:
+                calls = strike_calls(market, record, late)
+            elif found is not None and number is not None and block < found.last(parameters_of(state)):
+                calls = await object_calls(market, asset, state, found, number, sender)
+                last = found.last(parameters_of(state))
+                told |= {"numbers": [number], "excess_units": str(found.excess), "last_block": last}
+            else:
+                what = "There is nothing to object to on this tab"
+                shown = (
+                    "no claim shows more than is owed" if found is None else "all of it was shown, or it is too late"
+                )
+                raise ReceiptNotFound(what, shown, "`troth client tabs` shows the tab.")
+            return told | await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
 
 
 def _write(path: Path, content: bytes) -> None:

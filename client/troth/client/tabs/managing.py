@@ -22,6 +22,7 @@ from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.elsewhere import find_any, opened_elsewhere
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.client.tabs.spending import spending
 from troth.client.tabs.store import TabStore, opened
 from troth.client.wallet import open_wallet, wallet_address
 from troth.client.web.wallet_page import Done, WalletPage
@@ -83,8 +84,10 @@ async def open_tab(
                 purse, TabBooks(store), keyring, follower.state, configuration, market, sender, scheduler
             )
             units = asset.parse(amount)
-            plan = await opening.plan_open(market, asset, record, keyring.key(record.tab.key), units, wallet)
-            done = await carry_out(market, plan, wallet, broadcast=broadcast)
+            key = keyring.key(record.tab.key)
+            async with spending(market, asset, purse.home if broadcast else None):
+                plan = await opening.plan_open(market, asset, record, key, units, wallet)
+                done = await carry_out(market, plan, wallet, broadcast=broadcast)
     more = {"chain_id": record.chain_id, "shown": [asset.show(units)] * len(plan.calls)}
     return done | {"tab": _name(record), "scheduler": scheduler, "key": record.tab.key, **more}
 
@@ -143,8 +146,10 @@ async def top_up(
         wallet = purse.wallet(sender, broadcast=broadcast)
         async with deployment_of(record, configuration) as market:
             asset = await asset_of(market)
-            plan = await opening.plan_top_up(market, asset, record, asset.parse(amount), sender)
-            return await carry_out(market, plan, wallet, broadcast=broadcast) | {"tab": _name(record)}
+            units = asset.parse(amount)
+            async with spending(market, asset, purse.home if broadcast else None):
+                plan = await opening.plan_top_up(market, asset, record, units, sender)
+                return await carry_out(market, plan, wallet, broadcast=broadcast) | {"tab": _name(record)}
 
 
 def _named(books: TabBooks, text: str) -> OwnTab:

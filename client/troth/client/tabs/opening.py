@@ -7,16 +7,17 @@ With the wallet's own key they are simulated, and sent when that is wanted.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
-from troth.chain.errors import ChainError, WrongChain
+from troth.chain.errors import ChainError, ChainRejected, WrongChain
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.tokens import approvals, selector
+from troth.chain.tokens import allowance, approvals_beside, selector
 from troth.client.errors import TransactionRefused
 from troth.client.tabs.books import OwnTab
 from troth.protocol.amounts import COIN, Asset
@@ -28,6 +29,9 @@ from troth.protocol.market.types import TabConsent, TabState
 from troth.protocol.typed_data import sign_digest
 from troth.protocol.types import Address, Hash32
 
+Again = Callable[[], Awaitable["OpeningCalls | None"]]
+ROUNDS = 3
+"""How often calls are made whose approvals other programs take."""
 PERMIT_SECONDS = 3600
 """For which a payer's permit for the deployment's token holds (EIP-2612); it stands for an approval."""
 _PERMIT_TYPE = keccak256(b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)")
@@ -62,10 +66,15 @@ async def permit(market: Market, token: Address, key: Key, amount: int, deadline
 
 @dataclass(frozen=True, slots=True)
 class OpeningCalls:
-    """Calls in their order, for a sender that may be any account."""
+    """Calls in their order, for a sender that may be any account.
+
+    ``again`` makes them anew where a token is missing an approval: another program with this account may have replaced
+    it, or taken it, before the call that it was for. None where that is not why a call was refused.
+    """
 
     sender: Address
     calls: tuple[PartCall, ...]
+    again: Again | None = field(default=None, compare=False)
 
     def to_json(self) -> list[dict[str, str]]:
         """What another wallet needs to send them."""
@@ -83,30 +92,69 @@ class OpeningCalls:
 async def plan_open(  # noqa: PLR0917
     market: Market, asset: Asset, record: OwnTab, tab_key: Key, amount: int, wallet: Key | None
 ) -> OpeningCalls:
-    """Open a tab. With a token: by permit in one call where ``wallet`` can sign one, else after an approval."""
+    """Open a tab. With a token: by permit in one call where ``wallet`` can sign one, else after an approval.
+
+    A permit replaces what was approved for other calls, so that it is used where nothing was.
+    """
     tab = record.tab
     consent = sign(TabConsent(tab.payer, tab.payee), record.domain, tab_key.secret).signature
     arguments: tuple[object, ...] = (tab.payee, tab.key, amount, consent)
     if asset.is_coin:
         call = build(market.contracts, Part.BANK, "openTab", *arguments, value=amount)
         return OpeningCalls(tab.payer, (call,))
-    if wallet is not None and wallet.address == tab.payer:
-        deadline = int(time.time()) + PERMIT_SECONDS
-        allowed = await permit(market, asset.token, wallet, amount, deadline)
-        if allowed is not None:
-            signed = (allowed.deadline, allowed.v, allowed.r, allowed.s)
-            call = build(market.contracts, Part.BANK, "openTabWithPermit", *arguments, *signed)
-            return OpeningCalls(tab.payer, (call,))
     opening = build(market.contracts, Part.BANK, "openTab", *arguments)
-    return OpeningCalls(tab.payer, (*await approvals(market, asset.token, tab.payer, amount), opening))
+
+    async def plan() -> OpeningCalls:
+        unused = not await allowance(market, asset.token, tab.payer)
+        if unused and wallet is not None and wallet.address == tab.payer:
+            deadline = int(time.time()) + PERMIT_SECONDS
+            allowed = await permit(market, asset.token, wallet, amount, deadline)
+            if allowed is not None:
+                signed = (allowed.deadline, allowed.v, allowed.r, allowed.s)
+                call = build(market.contracts, Part.BANK, "openTabWithPermit", *arguments, *signed)
+                return OpeningCalls(tab.payer, (call,))
+        before = await approvals_beside(market, asset.token, tab.payer, amount)
+        return OpeningCalls(tab.payer, (*before, opening))
+
+    return await repeatable(market, asset.token, amount, plan)
 
 
 async def plan_top_up(market: Market, asset: Asset, record: OwnTab, amount: int, sender: Address) -> OpeningCalls:
     """Add to a tab; anybody may."""
     value = amount if asset.is_coin else 0
     call = build(market.contracts, Part.BANK, "topUp", record.identifier, amount, value=value)
-    before = () if asset.is_coin else await approvals(market, asset.token, sender, amount)
-    return OpeningCalls(sender, (*before, call))
+    if asset.is_coin:
+        return OpeningCalls(sender, (call,))
+    return await approved(market, asset.token, amount, OpeningCalls(sender, (call,)))
+
+
+async def approved(
+    market: Market, token: Address, amount: int, plan: OpeningCalls, spender: Address | None = None
+) -> OpeningCalls:
+    """The calls of a plan after an approval of what the Bank, or another spender, takes by them."""
+
+    async def made() -> OpeningCalls:
+        before = await approvals_beside(market, token, plan.sender, amount, spender)
+        return OpeningCalls(plan.sender, (*before, *plan.calls))
+
+    return await repeatable(market, token, amount, made, spender)
+
+
+async def repeatable(
+    market: Market,
+    token: Address,
+    amount: int,
+    plan: Callable[[], Awaitable[OpeningCalls]],
+    spender: Address | None = None,
+) -> OpeningCalls:
+    """A plan that is made again as long as what was approved for it is gone."""
+    first = await plan()
+
+    async def again() -> OpeningCalls | None:
+        is_there = await allowance(market, token, first.sender, spender) >= amount
+        return None if is_there else await plan()
+
+    return replace(first, again=again)
 
 
 def plan_close(market: Market, record: OwnTab) -> OpeningCalls:
@@ -135,6 +183,22 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
     TransactionRefused where the chain would not take what is to be broadcast; a dry run shows it as "refused".
     """
     done: dict[str, Any] = {"from": plan.sender, "broadcast": broadcast, "calls": plan.to_json(), "transactions": []}
+    calls = plan.calls
+    for left in reversed(range(ROUNDS)):
+        try:
+            await _carry_out(market, OpeningCalls(plan.sender, calls), key, done, broadcast=broadcast)
+            return done
+        except (TransactionRefused, ChainRejected):
+            again = await plan.again() if left and plan.again is not None else None
+            if again is None:
+                raise
+            calls = again.calls
+    raise AssertionError("the last failure is raised")
+
+
+async def _carry_out(
+    market: Market, plan: OpeningCalls, key: Key | None, done: dict[str, Any], *, broadcast: bool
+) -> None:
     for number, call in enumerate(plan.calls):
         if number and not broadcast:
             break
@@ -146,7 +210,7 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
             done["refused"] = f"{simulation.rejection.name}: {simulation.rejection.remedy}"
             break
         if simulation.rejection is not None:
-            sent = "It was not sent, and what comes before it was." if number else "Nothing was sent."
+            sent = "It was not sent, and what comes before it was." if done["transactions"] else "Nothing was sent."
             remedy = f"{sent} {simulation.rejection.remedy}"
             raise TransactionRefused(f"The chain would refuse {call.call.function}", simulation.rejection, remedy)
         done["gas"] = done.get("gas", 0) + simulation.gas
@@ -155,7 +219,6 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
             receipt = await market.execute(call, key)
             done["transactions"].append("0x" + receipt.transaction.hex())
             done["block"] = receipt.block
-    return done
 
 
 async def _require_chain_of_contracts(market: Market) -> None:

@@ -13,12 +13,12 @@ from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, create_account, load_account
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.chain.tokens import approvals, read_asset
+from troth.chain.tokens import read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError, TicketsUnusable, TransactionRefused
 from troth.client.orders.session import following
 from troth.client.tabs.managing import Purse
-from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.client.tabs.opening import OpeningCalls, approved, carry_out
 from troth.client.tickets.members import epoch_keys, signed_tickets
 from troth.client.tickets.store import OwnPurchase, TicketStore
 from troth.overlay.directory.listing import CommitteeMembership, read_membership
@@ -111,9 +111,10 @@ class TicketSession:
     async def _paid(self, own: OwnPurchase, wallet: Key | None, *, broadcast: bool) -> dict[str, Any]:
         cost = self.cost(own.purchase)
         to, buyer = self.chain.contract, own.purchase.buyer
-        before = () if self.asset.is_coin else await approvals(self.market, self.asset.token, buyer, cost, to)
         call = messages.buy(own.purchase, cost if self.asset.is_coin else 0)
-        plan = OpeningCalls(buyer, (*before, PartCall(to, call)))
+        plan = OpeningCalls(buyer, (PartCall(to, call),))
+        if not self.asset.is_coin:
+            plan = await approved(self.market, self.asset.token, cost, plan, to)
         done = await carry_out(self.market, plan, wallet, broadcast=broadcast)
         return done | {"purchase": "0x" + own.purchase.identifier.hex(), "cost": self.asset.show(cost)}
 

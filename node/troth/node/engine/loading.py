@@ -18,7 +18,13 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.engine.stressing import require_stressed
 from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.activations import require_judged
-from troth.node.models.descriptor import contradicts_cache, describe, description, require_known_numbers
+from troth.node.models.descriptor import (
+    Progress,
+    contradicts_cache,
+    describe,
+    description,
+    require_known_numbers,
+)
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.holding import held
 from troth.node.models.quantised import require_computed, unpacked
@@ -274,10 +280,13 @@ def _require_for_vllm(folder: ModelFolder, *, on_card: bool, exact: bool) -> Non
         raise ConfigError(what, min(found.words_of_experts), remedy)
 
 
-def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
-    """Raise ModelError naming the first field in which a folder differs from the registered descriptor."""
+def require_registered(
+    folder: ModelFolder, descriptor: ModelDescriptor, progress: Progress = lambda size: None
+) -> None:
+    """Raise ModelError naming the first field in which a folder differs from the registered descriptor; ``progress`` is
+    told bytes of weights as they are hashed."""
     require_described(folder, descriptor)
-    found = describe(folder, descriptor.dtype, version=weights_version(descriptor.architecture))
+    found = describe(folder, descriptor.dtype, progress, version=weights_version(descriptor.architecture))
     _require_fields(folder, found, descriptor, "weights_root")
 
 

@@ -15,14 +15,22 @@ from troth.protocol.types import ModelDescriptor, Segment
 from troth.transport.errors import OverlayError
 from troth.transport.health import HealthFinding
 
+Say = Callable[[str], None]
+"""Hears what is being done, where the next finding may take a while."""
+
+
+def quiet(_what: str) -> None:
+    """Nobody waits."""
+
 
 def machine_findings(
-    configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor] | None
+    configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor] | None, say: Say = quiet
 ) -> Iterator[HealthFinding]:
     """Engine, model and port; ``registered`` reads the model's description from the chain, None: it is away."""
+    say(f"device: loading what {configuration.engine} needs; a few seconds")
     yield _guarded("device", _device, configuration)
     if registered is not None:
-        yield _guarded("model", lambda own: _model(own, registered()), configuration)
+        yield _guarded("model", lambda own: _model(own, registered(), say), configuration)
     yield _port(configuration)
 
 
@@ -61,16 +69,22 @@ def _device(configuration: NodeConfiguration) -> HealthFinding:
     return HealthFinding("device", True, seen, "")
 
 
-def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> HealthFinding:
+def _model(configuration: NodeConfiguration, registered: ModelDescriptor, say: Say = quiet) -> HealthFinding:
+    say(f"model: reading {configuration.model} as a start does; a few seconds")
+    from rich.filesize import decimal
+
     from troth.node.engine.loading import require_registered
     from troth.node.models.folder import find_model
     from troth.node.models.holding import held
+    from troth.node.models.report import hashing
     from troth.node.models.sources import require_weights
 
     # As a start does: before anything is hashed, since a file may have any size.
     folder = held(find_model(configuration.folder, configuration.model))
-    require_weights(folder)
-    require_registered(folder, registered)
+    size = sum(one.length for one in require_weights(folder))
+    say(f"model: comparing its weights, {decimal(size)}, with the chain's; they are hashed if they changed since")
+    with hashing(size) as progress:
+        require_registered(folder, registered, progress)
     if configuration.slice.end > registered.layers:
         raise ConfigError(
             f"node.slice ends at {configuration.slice.end}, the model has {registered.layers} layers",

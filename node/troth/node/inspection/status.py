@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from troth.chain.errors import ChainError, KeystoreError
+from troth.chain.errors import ChainError, KeystoreError, without_credentials
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.organisations import OrganisationsReading, read_organisations
@@ -18,7 +18,7 @@ from troth.chain.withdrawing import Withdrawable
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.dispute_chain import own_disputes
 from troth.node.errors import NodeError
-from troth.node.inspection.machine_checks import machine_findings, slice_finding
+from troth.node.inspection.machine_checks import Say, machine_findings, quiet, slice_finding
 from troth.node.inspection.outside import (
     DAY,
     TRIED_AGAIN_SECONDS,
@@ -198,27 +198,29 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
     return list(examining(home, machine=machine))
 
 
-def examining(home: Path, *, machine: bool = True) -> Iterator[HealthFinding]:
+def examining(home: Path, *, machine: bool = True, say: Say = quiet) -> Iterator[HealthFinding]:
     """The same, one by one as they are found; those that need the chain are left out where it does not answer.
 
-    Without ``machine`` engine, model and port are left out: to hash a model takes a while.
+    Without ``machine`` engine, model and port are left out: to hash a model takes a while. ``say`` hears what is being
+    done before what takes long.
     """
     configuration = load(home)
     yield HealthFinding("config", True, str(home / "node.toml"), "")
     state = process_state(configuration)
     patience = TRIED_AGAIN_SECONDS if machine and state.get("ready") else 0.0
+    say(f"rpc: reading the chain at {without_credentials(configuration.rpc)}, and asking schedulers for their word")
     try:
         found: LookedAround = asyncio.run(look_around(configuration, patience))
     except (ChainError, KeystoreError, NodeError) as error:
         yield HealthFinding("rpc", False, error.what, error.remedy)
-        yield from machine_findings(configuration, None) if machine else ()
+        yield from machine_findings(configuration, None, say) if machine else ()
     else:
         seen = found.seen
         yield HealthFinding("rpc", True, f"block {seen.block}", "")
         yield clock_finding(seen.behind, found.words)
         yield from (*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted))
         if machine:
-            yield from machine_findings(configuration, lambda: _registered(configuration, found.state))
+            yield from machine_findings(configuration, lambda: _registered(configuration, found.state), say)
             yield from confidential_findings(configuration)
         if found.way is not None:
             yield found.way

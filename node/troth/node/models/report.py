@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from troth.node.errors import ModelError
-from troth.node.models.descriptor import DTYPE_NAMES, describe
+from troth.node.models.descriptor import DTYPE_NAMES, Progress, describe
 from troth.node.models.folder import ModelFolder
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32, ModelDescriptor
@@ -39,16 +41,24 @@ def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
     """
     if dtype not in DTYPE_NAMES:
         raise ModelError("this dtype is not supported", dtype, f"Use one of {', '.join(DTYPE_NAMES)}.")
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
     from troth.node.models.quantised import require_computed
     from troth.node.models.sources import require_sound
 
     number = DTYPE_NAMES[dtype]
     total = sum(one.length for one in require_sound(folder))
     require_computed(folder.quantisation, number)
-    columns = (*Progress.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("hashing weights", total=total)
-        return describe(folder, number, lambda size: progress.advance(bar, size))
+    with hashing(total) as progress:
+        return describe(folder, number, progress)
+
+
+@contextmanager
+def hashing(total: int) -> Iterator[Progress]:
+    """A bar on a terminal, which is told bytes of weights as they are hashed."""
+    from rich.console import Console
+    from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (*Bars.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("hashing weights", total=total)
+        yield lambda size: bars.advance(bar, size)

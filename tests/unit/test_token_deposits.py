@@ -1,0 +1,84 @@
+"""A client's deposits in a token beside those of other programs with its wallet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from unit.test_chain_tokens import OWNER, TOKEN, BusyToken, amount_of
+
+from troth.chain.market import Market
+from troth.chain.tokens import UNLIMITED, approvals_beside
+from troth.client.errors import TransactionRefused
+from troth.client.tabs.opening import ROUNDS, OpeningCalls, approved, carry_out
+from troth.protocol.calls import Call
+from troth.protocol.market.calls import PartCall
+
+DEPOSIT = PartCall(OWNER, Call("topUp", b""))
+
+
+class SharedToken(BusyToken):
+    """Another program with the wallet takes the first so many approvals away; ``closed``: no deposit is taken."""
+
+    def __init__(self, allowed: int, taken_away: int = 0, *, closed: bool = False) -> None:
+        super().__init__(allowed)
+        self.taken_away = taken_away
+        self.closed = closed
+        self.approved: list[int] = []
+
+    async def simulate(self, call: Any, _sender: Any) -> Any:
+        refused = call is DEPOSIT and (self.closed or self.allowed < 70)
+        rejection = SimpleNamespace(name="No", remedy="") if refused else None
+        return SimpleNamespace(rejection=rejection, gas=1, maximum_cost=1)
+
+    async def execute(self, call: Any, _key: Any) -> Any:
+        if call is DEPOSIT:
+            self.allowed -= 70
+            self.taken.append(70)
+        else:
+            self.approved.append(amount_of(call))
+            self.allowed = self.approved[-1]
+            if self.taken_away:
+                self.taken_away -= 1
+                self.allowed = 0
+        return SimpleNamespace(transaction=b"\x01" * 32, block=7)
+
+
+async def deposited(token: SharedToken) -> None:
+    market = cast(Market, token)
+    plan = await approved(market, TOKEN, 70, OpeningCalls(OWNER, (DEPOSIT,)))
+    await carry_out(market, plan, cast(Any, SimpleNamespace(address=OWNER)), broadcast=True)
+
+
+async def test_what_was_approved_for_other_calls_stays() -> None:
+    token = SharedToken(1_000)
+    await deposited(token)
+    assert (token.taken, token.allowed) == ([70], 1_000)
+
+
+@pytest.mark.parametrize("taken_away", range(1, ROUNDS))
+async def test_an_approval_that_another_program_took_is_made_again(taken_away: int) -> None:
+    token = SharedToken(0, taken_away)
+    await deposited(token)
+    assert (token.taken, token.allowed, token.approved) == ([70], 0, [70] * (1 + taken_away))
+
+
+async def test_that_has_an_end() -> None:
+    token = SharedToken(0, 99)
+    with pytest.raises(TransactionRefused, match="topUp"):
+        await deposited(token)
+    assert token.approved == [70] * ROUNDS
+
+
+async def test_what_is_refused_for_another_reason_is_not_approved_again() -> None:
+    token = SharedToken(0, closed=True)
+    with pytest.raises(TransactionRefused, match="topUp"):
+        await deposited(token)
+    assert token.approved == [70]
+
+
+async def test_a_wallet_that_lets_the_bank_take_all_approves_nothing() -> None:
+    """What is beside "all" is more than a token can write."""
+    for allowed in (UNLIMITED, 2**256 - 1):
+        assert await approvals_beside(cast(Market, SharedToken(allowed)), TOKEN, OWNER, 70) == ()
