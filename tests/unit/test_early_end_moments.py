@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.tab_scene import TabScene, history_of, view_of
-from unit.test_early_ends import end_of
+from support.toy_tab_scheduler import tokens_of
+from support.toy_tab_stage import toy_stage
+from unit.test_early_ends import end_of, held_open
 from unit.test_scheduler_orders import journey_of
+from unit.test_tabs_asking import ALWAYS, PROMPT, text_of
 
+from troth.client.orders.asking import ask
+from troth.client.orders.updates import FinishedUpdate
 from troth.protocol.market.life import live
 from troth.scheduler.orders.pipeline import PipelineRun
 
@@ -60,3 +66,21 @@ async def test_an_end_that_comes_while_the_check_is_drawn_changes_nothing(scene:
     assert (await scene.show(asked))[-1]["complete"]
     assert (await end_of(scene, asked.order_id, asked.submission.salt)).status_code == 200
     assert history_of(scene, asked).answered.results == before
+
+
+@pytest.mark.parametrize(
+    ("cut", "shown"), [(2, "h\N{REPLACEMENT CHARACTER}"), (4, "h\N{REPLACEMENT CHARACTER}"), (5, "h\N{GRINNING FACE}")]
+)
+async def test_an_early_end_within_a_character_shows_that_one_is_missing(tmp_path: Path, cut: int, shown: str) -> None:
+    """Every byte of it is a token, and is paid."""
+    async with toy_stage(tmp_path) as stage:
+        scheduler = stage.scheduler
+        scheduler.answer = tokens_of("h\N{GRINNING FACE}!")
+        scheduler.writes, scheduler.tamper = cut, held_open(scheduler)
+        ending, updates = asyncio.Event(), []
+        async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+            updates.append(update)
+            ending.set()
+        assert text_of(updates) == shown
+        assert next(one for one in updates if isinstance(one, FinishedUpdate)).tokens == cut
+        assert stage.session.journal.all()[0].paid == stage.session.journal.all()[0].fee
