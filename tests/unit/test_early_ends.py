@@ -152,10 +152,10 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
 
 
 class SlowNodes:
-    """Nodes that write on only after ``go`` is set."""
+    """Nodes that write on only after ``go`` is set; of a text they gave more than was taken, ``beyond`` times."""
 
     def __init__(self, peers: Any) -> None:
-        self.go, self.asked = asyncio.Event(), 0
+        self.go, self.asked, self.beyond = asyncio.Event(), 0, 0
         texts = peers.texts
 
         def held(node: Any) -> Any:
@@ -168,7 +168,8 @@ class SlowNodes:
                     return await following.next(wanted, timeout, slowly)
 
                 async def took_all(self, order: Hash32, start: int) -> bool:
-                    return await following.took_all(order, start)
+                    slow.beyond -= 1
+                    return slow.beyond < 0 and await following.took_all(order, start)
 
             return Held()
 
@@ -193,6 +194,18 @@ async def test_a_scheduler_ends_an_answer_for_its_client_alone(scene: TabScene) 
     assert history_of(scene, asked).answered.results[-1].message.written == len(asked.tokens)
     assert (await scene.show(asked))[-1]["complete"], "its check goes as any other"
     assert (await end_of(scene, asked.order_id, asked.submission.salt)).status_code == 200, "again: nothing happens"
+
+
+async def test_what_a_node_gave_beside_what_was_taken_is_taken_before_an_early_end(scene: TabScene) -> None:
+    """It signs for no less than it gave."""
+    nodes, asked = SlowNodes(scene.peers), scene.asked(max_tokens=60, may_end_early=True)
+    nodes.beyond = 2
+    sending = asyncio.create_task(scene.send(asked))
+    await eventually(lambda: nodes.asked)
+    await end_of(scene, asked.order_id, asked.submission.salt)
+    nodes.go.set()
+    await sending
+    assert nodes.asked == 1 + 2
 
 
 async def test_an_answer_that_must_be_whole_is_not_ended(scene: TabScene) -> None:

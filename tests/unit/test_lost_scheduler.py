@@ -27,6 +27,8 @@ from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Remind
+from troth.scheduler import duties
+from troth.scheduler.checks.seat import DrawnVerifier
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.tabs import reminding
@@ -199,6 +201,24 @@ async def test_nothing_is_promised_to_a_node_that_has_not_said_what_it_holds(sce
     assert (status, error["code"]) == (503, "no_paid_node")
 
 
+async def test_an_order_goes_to_nodes_that_have_said_what_they_hold(scene: Scene) -> None:
+    first, *others = scene.nodes
+    scene.context.node_tabs.order_only_from(set(others))
+    served = {history_of(scene, await scene.send(scene.asked())).admitted.nodes[0] for _ in range(12)}
+    assert len(served) > 1
+    assert first not in served
+
+
+async def test_nor_to_one_that_refused_a_word_since_it_was_chosen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene.context.node_tabs, "covers", lambda *_asked: True)
+    scene.context.node_tabs.order_only_from(set())
+    status, error = await scene.refused(scene.asked())
+    assert (status, error["code"]) == (503, "no_paid_node")
+    assert not any(one.promises for one in scene.nodes.values())
+
+
 async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_being_made(scene: Scene) -> None:
     """It was drawn, alive or not: else its scheduler would be convicted for a check that nobody made."""
     asked = await scene.send(scene.asked())
@@ -206,6 +226,29 @@ async def test_a_verifier_that_has_not_said_what_it_holds_keeps_no_check_from_be
     scene.context.node_tabs.order_only_from({node for node in scene.nodes if node != unheard})
     await scene.show(asked)
     assert {verifier for _, verifier in history_of(scene, asked).verdicts} == set(verifiers_of(scene, asked))
+
+
+async def test_a_verifier_that_refuses_its_word_is_asked_what_it_holds_though_it_has_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is drawn for orders over blocks from before it left; members alone were asked."""
+    asked = await scene.send(scene.asked())
+    verifier, plain = verifiers_of(scene, asked)[0], DrawnVerifier.commit
+
+    async def refusing(seat: DrawnVerifier) -> Any:
+        if seat.verifier == verifier:
+            raise RemoteFailure("it", "not_paid", "this number was promised for other work", "")
+        return await plain(seat)
+
+    monkeypatch.setattr(DrawnVerifier, "commit", refusing)
+    monkeypatch.setattr(duties, "nodes_of", lambda _orders: [])
+    await scene.show(asked)
+    node_tabs = scene.context.node_tabs
+    assert (duties.to_hear(scene.orders), node_tabs.is_heard(verifier)) == ([verifier], False)
+    scene.nodes[verifier].seen.clear()
+    await scene.reminders.hear(duties.to_hear(scene.orders))
+    assert scene.nodes[verifier].seen.count("Remind") == 1
+    assert (duties.to_hear(scene.orders), node_tabs.is_heard(verifier)) == ([], True)
 
 
 async def test_results_that_are_summoned_of_a_lost_order_are_asked_of_its_node(scene: Scene) -> None:

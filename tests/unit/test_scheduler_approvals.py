@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 
 from troth.protocol.types import to_address
 from troth.scheduler import ledger as module
@@ -68,9 +69,10 @@ async def test_what_waits_is_approved_together_and_sent_side_by_side(chain: Chai
 
 
 async def test_who_is_cancelled_leaves_the_others_to_the_next_one(chain: Chain, ledger: MarketLedger) -> None:
-    calls: list[Any] = ["a", "b", "d"]
-    first, *others = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]
-    await asyncio.sleep(0.005)
-    first.cancel()
-    assert await asyncio.wait_for(asyncio.gather(*others), 5) == [7, 7]
-    assert {"b", "d"} <= set(chain.sent)
+    calls: list[Any] = ["a", "b", "d", "e"]
+    first, second, *others = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]
+    await eventually(lambda: len(chain.approved) == 2)
+    assert chain.approved == [5, 15], "the second one approves for those after it"
+    second.cancel()
+    assert await asyncio.wait_for(asyncio.gather(first, *others), 5) == [7, 7, 7]
+    assert [one for one in chain.sent if len(one) == 1] == ["a", "d", "e"]

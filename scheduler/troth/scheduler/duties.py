@@ -107,7 +107,7 @@ class SchedulerDuties:
         self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(context))
         self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(context))
         if (reminders := self._reminders) is not None:
-            self._run("hearing nodes", pace.urgent, lambda: reminders.hear(nodes_of(self._orders)))
+            self._run("hearing nodes", pace.urgent, lambda: reminders.hear(to_hear(self._orders)))
         self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
         self._run("staying connected to nodes", pace.money, self._connect)
         self._run("taking up what was cut off", pace.money, self._orders.resume)
@@ -162,6 +162,11 @@ async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitabl
 async def supervised(name: str, work: Callable[[], Awaitable[object]]) -> None:
     """Something that should never end, begun again whenever it does."""
     await _forever(Failing(name), AGAIN_SECONDS, work)
+
+
+def to_hear(orders: Orders) -> list[Address]:
+    """Who says what was promised to it before more is."""
+    return [*nodes_of(orders), *orders.context.node_tabs.refusing]
 
 
 def nodes_of(orders: Orders) -> list[Address]:

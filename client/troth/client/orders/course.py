@@ -308,22 +308,22 @@ class Course:
         if self._admitted is None or not self.tokens or self._results is not None:
             raise _Lie("Results came twice, or before the answer")
         results = checks.require_results(self._order, said.results, self._admitted.nodes, self._view)
-        self.tokens = self._ending.kept(self.tokens, results[-1].written)
-        output = output_hash(self._submission.salt, self.tokens)
-        checks.require_answer(results, Answer(len(self._request.prompt_tokens), len(self.tokens), output))
-        ended = self.tokens[-1] in self._request.end_tokens
-        is_whole = ended or self._ending.fits(len(self.tokens))
+        kept = self._ending.kept(self.tokens, results[-1].written)
+        output = output_hash(self._submission.salt, kept)
+        checks.require_answer(results, Answer(len(self._request.prompt_tokens), len(kept), output))
+        ended = kept[-1] in self._request.end_tokens
+        is_whole = ended or self._ending.fits(len(kept))
         if said.reason != ("end" if ended else "length") or not is_whole:
             raise _Lie(f"The answer does not end as the scheduler says: {printable_line(said.reason, 20)}")
         fee = prices.fee(self._order, self._view.rules, len(results), results[-1])
+        told = len(self.tokens) - len(self._unsaid)
+        self.tokens, self._unsaid = kept, self._unsaid[: max(len(kept) - told, 0)]  # the rest is nobody's word
         self._session.journal.step(
-            self._entry.identifier, Phase.ANSWERED, fee=fee, results=said, tokens=json.dumps(self.tokens).encode()
+            self._entry.identifier, Phase.ANSWERED, fee=fee, results=said, tokens=json.dumps(kept).encode()
         )
         self._results = said
-        last, nodes = results[-1], self._admitted.nodes
-        cached, written = last.cached, last.written
-        prompt = last.prompt + last.cached
-        return SignedUpdate(self._entry.identifier, said.reason, fee, prompt, cached, written, nodes)
+        last, nodes, order = results[-1], self._admitted.nodes, self._entry.identifier
+        return SignedUpdate(order, said.reason, fee, last.prompt + last.cached, last.cached, last.written, nodes)
 
     async def _read_draw(self, said: Lottery) -> None:
         if self._results is None:

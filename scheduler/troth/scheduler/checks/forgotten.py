@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import lru_cache
 from itertools import islice, product
 from typing import Any, Protocol, TypeVar
 
@@ -70,9 +71,14 @@ async def _pass_on_results(context: SchedulerContext, state: SummonsState, send:
 
 def _admitted(context: SchedulerContext, state: SummonsState) -> tuple[Address, ...] | None:
     """Who was admitted: the choice of members that hashes to what the admission names. In a thread."""
-    groups = [_members(context, state, span) for span in _spans(context, state)]
+    return _chosen(tuple(tuple(_members(context, state, span)) for span in _spans(context, state)), state.named)
+
+
+@lru_cache(maxsize=1 << 8)
+def _chosen(groups: tuple[tuple[Address, ...], ...], named: Hash32) -> tuple[Address, ...] | None:
+    """Remembered: each look at the summons asks again, and it takes seconds where the groups are large."""
     tried = islice(product(*groups), MOST_TRIED)
-    return next((nodes for nodes in tried if messages.nodes_hash(nodes) == state.named), None)
+    return next((nodes for nodes in tried if messages.nodes_hash(nodes) == named), None)
 
 
 # ------------------------------------------------------------------------------------------------------------- a check

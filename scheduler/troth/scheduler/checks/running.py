@@ -145,7 +145,11 @@ class CheckRun:
         history = self._session.history
         if (segment, seat.verifier) in history.commitments:
             return
-        commitment = await self._when_back(seat.commit)
+        try:
+            commitment = await self._when_back(seat.commit)
+        except OverlayError as error:
+            self._context.node_tabs.note_refusal(seat.verifier, error)
+            raise
         await self._context.store.note(history, HiddenTraceStep(seat.verifier, commitment))
 
     async def _judge(self, segment: int, seat: DrawnVerifier) -> None:

@@ -73,6 +73,7 @@ class NodeTabs:
         self._operator = operator
         self._tabs: dict[Address, NodeTab] = {}
         self._heard: set[Address] | None = None
+        self._refusing: set[Address] = set()
         self.fence = 0
         bounds: dict[bytes, dict[int, int]] = {}
         owed: dict[bytes, dict[int, Owed]] = {}
@@ -108,6 +109,14 @@ class NodeTabs:
         """A node that refused a word is heard again: perhaps another machine signs with this key."""
         if isinstance(error, RemoteFailure) and error.remote_code in REFUSED_WORDS and self._heard is not None:
             self._heard.discard(node)
+            self._refusing.add(node)
+
+    @property
+    def refusing(self) -> list[Address]:
+        """Nodes that refused a word and were not heard since, members of groups or not: one that has left is still
+        drawn for orders over blocks from before that."""
+        self._refusing = {node for node in self._refusing if not self.is_heard(node)}
+        return sorted(self._refusing)
 
     def is_heard(self, node: Address) -> bool:
         """Whether a node may be chosen for an order: it has said what it holds, or need not."""
@@ -145,13 +154,16 @@ class NodeTabs:
             held.signed = self._signed(held.book.voucher)
         return held.signed
 
-    def catch_up(self, node: Address, book: PayerBook, shown: dict[int, Owed]) -> list[Statement]:
-        """Go on from what a node holds; ``shown`` is what is known of its open promises."""
-        held = self.held(node)
-        held.book, held.signed = book, None
-        held.owed = {number: one for number, one in {**shown, **held.owed}.items() if number in book.bounds}
+    def caught_up(self, node: Address, book: PayerBook, owed: dict[int, Owed]) -> list[Statement]:
+        """How a book that goes on from what a node holds is stored; ``catch_up`` follows once it is."""
+        held = replace(self.held(node), book=book, owed=owed)
         gone = ("DELETE FROM node_number WHERE tab = ?", (book.tab,))
-        return [self._kept(held), gone, *(_row(held, number, owed) for number, owed in held.owed.items())]
+        return [self._kept(held), gone, *(_row(held, number, one) for number, one in owed.items())]
+
+    def catch_up(self, node: Address, book: PayerBook, owed: dict[int, Owed]) -> None:
+        """Go on from what a node holds, which is stored."""
+        held = self.held(node)
+        held.book, held.owed, held.signed = book, owed, None
 
     def set_fee(self, node: Address, number: int, fee: int, due: int) -> list[Statement]:
         """What a promise is worth, and the block from which it is acknowledged; earlier if it was said before."""

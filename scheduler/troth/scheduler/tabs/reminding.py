@@ -19,11 +19,12 @@ from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.messages import tab_id
 from troth.protocol.market.reminders import PROMISES_SHOWN, REMINDER_LIMIT, OpenPromise, Reminder
 from troth.protocol.market.signed import Work
+from troth.protocol.market.tabs import PayerBook
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Remind, Reminded
 from troth.scheduler.nodes.peers import Peers
 from troth.scheduler.orders.context import Ledger
-from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
+from troth.scheduler.tabs.database import SchedulerDatabase, StorageFailed
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
@@ -60,6 +61,7 @@ class NodeReminders:
         self._tried: set[Address] = set()
         self._asking: dict[Address, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(ASKED_TOGETHER)
+        self._noted = True
         behind = database.behind()
         node_tabs.fence = 0 if behind < 0 else min(behind, ledger.block) + DRAW_AGE
         node_tabs.order_only_from(self._heard)
@@ -105,13 +107,21 @@ class NodeReminders:
         self._heard.add(node)
 
     async def _take(self, node: Address, reminder: Reminder) -> None:
-        """Go on from what a node holds, if that is more than these records do."""
-        if not reminders.is_behind(self._node_tabs.held(node).book, reminder):
+        """Go on from what a node holds, if that is more than these records do.
+
+        Nothing is gone on from that is not stored: asked again, a node would seem to hold no more than is known.
+        """
+        held = self._node_tabs.held(node)
+        if not reminders.is_behind(held.book, reminder):
             return
         log.warning("%s holds words of this scheduler that its records do not have: they are lost or old", node)
         if self._is_news(reminder):
             await self._note_behind()
-        await self._database.commit(*self._caught_up(node, reminder))
+        while reminders.is_behind(held.book, reminder):
+            before, book = held.book, reminders.caught_up(held.book, reminder)
+            await self._database.commit(*self._node_tabs.caught_up(node, book, self._owed_after(book, node, reminder)))
+            if held.book is before:  # else a check was promised meanwhile
+                self._node_tabs.catch_up(node, book, self._owed_after(book, node, reminder))
 
     def _is_news(self, reminder: Reminder) -> bool:
         """Whether an order may have been admitted that is younger than what is known to be lost.
@@ -120,7 +130,7 @@ class NodeReminders:
         """
         fence, age = self._node_tabs.fence, self._ledger.parameters.reference_age
         young = any(one.promise.message.reference_block >= fence for one in reminder.promises)
-        return young or self._ledger.block > fence + age
+        return not self._noted or young or self._ledger.block > fence + age
 
     async def _asked(self, node: Address) -> Reminder:
         """All pages; each promise is this scheduler's own, so that there are only so many."""
@@ -137,16 +147,17 @@ class NodeReminders:
                 return Reminder(page.voucher, tuple(found[number] for number in sorted(found)))
             after = newest
 
-    def _caught_up(self, node: Address, reminder: Reminder) -> list[Statement]:
-        book = reminders.caught_up(self._node_tabs.held(node).book, reminder)
+    def _owed_after(self, book: PayerBook, node: Address, reminder: Reminder) -> dict[int, Owed]:
         shown = {one.number: self._owed(node, one) for one in reminder.promises}
-        return self._node_tabs.catch_up(node, book, shown)
+        both = {**shown, **self._node_tabs.held(node).owed}
+        return {number: one for number, one in both.items() if number in book.bounds}
 
     async def _note_behind(self) -> None:
-        """What was admitted by now these records do not know."""
-        block = self._ledger.block
+        """What was admitted by now these records do not know; known at once, and news until it is stored."""
+        block, self._noted = self._ledger.block, False
         self._node_tabs.fence = block + DRAW_AGE
         await self._database.commit(("DELETE FROM behind", ()), ("INSERT INTO behind VALUES (?)", (block,)))
+        self._noted = True
 
     def _owed(self, node: Address, one: OpenPromise) -> Owed:
         """What is owed for a promise of which these records know nothing but what its node shows."""
