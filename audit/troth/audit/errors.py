@@ -3,7 +3,6 @@
 AuditError                  exit code 3: the audit could not be completed, so it says nothing about the chain
 ├── ChainMoved              the chain was reorganised while it was read
 ├── SourceUnusable          the node does not answer, or not in a usable form
-├── UnknownTask             no event of the read blocks belongs to the task
 └── BundleRefused           the file is no bundle: malformed, oversized or tampered with
 """
 

@@ -10,6 +10,7 @@ TrothError                what happened, the offending value, and what to do abo
     ├── InvalidRequest        a request outside its limits, or bytes that are not its canonical form
     │   └── InvalidGrammar    a grammar that is out of bounds, or that cannot be compiled
     ├── InvalidRows           rows that are not the rows that were signed
+    ├── InvalidKey            a proving key's folder that is missing, broken, or of a test set-up on a real chain
     ├── InvalidNumbers        numbers that cannot be weighed exactly
     ├── InvalidStep           a step of a layer that does not exist, or whose operands are not its own
     ├── InvalidStates         states that cannot be compared

@@ -113,12 +113,8 @@ def make_court(
     office = _office(courtroom, folder / "cases.sqlite", parties, limit)
     bringer = Bringer(context, office, ChannelInquirer(context.operator, lambda: chain.follower.state), limit)
     bringer.prover = Prover(context, office.opener, model, accuse_wei) if accuse_wei else None
-    case_context.reviewer, case_context.defender, case_context.holdings, case_context.courtroom = (
-        reviewer,
-        defender,
-        holdings,
-        courtroom,
-    )
+    case_context.reviewer, case_context.defender = reviewer, defender
+    case_context.holdings, case_context.courtroom = holdings, courtroom
     disputes = chain.disputes
     if disputes is not None:
         bringer.disputes = OwnDisputes(context, disputes, folder.parent / DISPUTES_FOLDER, model, accuse_wei)

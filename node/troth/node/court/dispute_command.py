@@ -30,7 +30,6 @@ from troth.node.orders.rejections import Rejection
 from troth.node.orders.running import connect
 from troth.node.orders.traces import TraceStore
 from troth.protocol.market.state import State
-from troth.protocol.market.views import class_of
 
 FOLDER = "disputing"
 """Of the followed chain that this command keeps, beside that of the running node."""
@@ -75,7 +74,7 @@ async def _dispute(
             raise NothingToDo(what, market.place.factory, "Bring the answer to the court: `troth case open`.")
         try:
             found = _held(configuration, market, state, what, segment)
-            await _require_other_rows(configuration, found, state)
+            await _require_other_rows(configuration, found)
             weights = await asyncio.to_thread(OpenedWeights, find_model(configuration.folder, configuration.model))
             if position is None:
                 position = await asyncio.to_thread(found.find, weights)
@@ -113,13 +112,12 @@ def _held(
     return from_own_rejections(configuration.folder, what, market.domain, read)
 
 
-async def _require_other_rows(configuration: NodeConfiguration, found: DisputableSegment, state: State) -> None:
+async def _require_other_rows(configuration: NodeConfiguration, found: DisputableSegment) -> None:
     """Where only hashes travelled: that the node signed other rows than an honest one; an engine is loaded for it."""
     if found.text.given is not None:
         return
-    definition, descriptor = class_of(state, found.evidence.signed_order.order.execution_class)
-    engine = await asyncio.to_thread(load_engine, configuration, definition, descriptor, verify=True)
+    engine = await asyncio.to_thread(load_engine, configuration, found.definition, found.descriptor, verify=True)
     try:
-        await require_other_rows(engine, found, descriptor)
+        await require_other_rows(engine, found)
     finally:
         await engine.close()

@@ -122,8 +122,6 @@ class OwnDisputes:
 
     async def _rows_again(self, text: SegmentText) -> SegmentText:
         """Own rows that were not kept: an exact class computes the same ones."""
-        if text.tokens is None:
-            raise NothingToDo("The rows of this segment are not kept", text.order.hex(), "")
         _, descriptor = class_of(self._context.ground.state, self._context.execution_class)
         return await computed_again(self._context.engine, text, descriptor)
 
@@ -156,7 +154,7 @@ class OwnDisputes:
         kept = await self._context.write(partial(rejected_rows, self._context.stores.traces, rejection))
         found = disputable(evidence, state, segment, rows_in(evidence, None) | kept)
         if found.text.given is None:
-            await require_other_rows(self._context.engine, found, found.descriptor)
+            await require_other_rows(self._context.engine, found)
         return found
 
 
@@ -173,14 +171,17 @@ def rejected_rows(traces: TraceStore, rejection: Rejection) -> dict[int, bytes]:
 async def computed_again(engine: Engine, text: SegmentText, descriptor: ModelDescriptor) -> SegmentText:
     """A whole model's text with the rows that this engine gives for it."""
     if text.tokens is None:
-        raise NothingToDo("The rows of this segment are not kept", text.order.hex(), "")
+        remedy = "Only a first segment, which begins with tokens, is computed again."
+        raise NothingToDo("The rows of this segment are not kept", text.order.hex(), remedy)
     span, entered = Segment(0, descriptor.layers), np.array(text.tokens, np.int64)
     rows = await prefill(engine, text.order, span, entered)
     return replace(text, given=rows_to_bytes(rows, Dtype.FLOAT32))
 
 
-async def require_other_rows(engine: Engine, found: DisputableSegment, descriptor: ModelDescriptor) -> None:
+async def require_other_rows(engine: Engine, found: DisputableSegment) -> None:
     """Raise NothingToDo where a node of an exact class signed the rows that this engine computes, too."""
-    again = await computed_again(engine, found.text, descriptor)
+    again = await computed_again(engine, found.text, found.descriptor)
     if again.head() == found.signed.message.output_head:
-        raise NothingToDo("The node signed the rows that this machine computes, too", found.segment, "")
+        raise NothingToDo(
+            "The node signed the rows that this machine computes, too", found.segment, "There is nothing to dispute."
+        )

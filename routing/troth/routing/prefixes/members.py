@@ -125,7 +125,3 @@ class GroupMembers:
     def silent(self, now: float) -> list[str]:
         """Members that are taken for alive and were not heard for `SILENCE`."""
         return [name for name, row in self._rows.items() if row.alive and now - row.heard > SILENCE]
-
-    def bits(self, names: Mapping[str, object] | set[str] | frozenset[str]) -> int:
-        """The bits of those of these names that are members."""
-        return sum(1 << self._rows[name].slot for name in names if name in self._rows)

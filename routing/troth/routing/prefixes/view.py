@@ -8,7 +8,7 @@ from troth.routing.prefixes.announcing import INTERVAL
 from troth.routing.prefixes.claims import PrefixClaims
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import Changes
-from troth.routing.prefixes.members import LARGEST_GROUP, GroupMember, GroupMembers
+from troth.routing.prefixes.members import LARGEST_GROUP, GroupMembers
 from troth.routing.prefixes.naming import Naming
 from troth.routing.prefixes.tree import HashRadixTree, Matches
 from troth.routing.prefixes.update import ChunkRun, NodeLoad, Update, decode
@@ -106,7 +106,7 @@ class GroupView:
         self.tree.expire(now)
         dead = self.members.silent(now)
         for name in dead:
-            row: GroupMember = self.members[name]
+            row = self.members[name]
             row.alive = False
             self.members.followed(name).forget()
             self.tree.add(row.slot, self._claims())
