@@ -69,7 +69,7 @@ from troth.protocol.wire_market import (
     Unveil,
     Unveiled,
 )
-from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError, RemoteFailure
 from troth.transport.identity import Operator
 from troth.transport.sealing import seal
 
@@ -256,17 +256,19 @@ class ToyTabNode:
         self._accept(pay)
 
     def _accept(self, pay: Pay) -> None:
-        tab = messages.tab_id(pay.tab)
+        tab, promised = messages.tab_id(pay.tab), pay.promise.message
         pay.voucher.require(self.operator.domain, pay.tab.key)
+        known = self.promises.get(tab, {}).get(promised.sequence)
+        if known is not None and replace(known.message, price=promised.price) != promised:
+            raise RemoteFailure(self.address, "not_paid", "this number of the tab was promised for other work", "")
         book = self.books.get(tab, tabs.PayeeBook(tabs.first_voucher(tab)))
         if pay.voucher.message.sequence >= book.best.sequence:
             book = tabs.accept(book, pay.voucher.message)
             self.vouchers[tab] = pay.voucher
-        if pay.promise.message.sequence not in book.worth:
-            state = self._chain()[0].tab_state(tab)
-            book = tabs.admit(book, pay.promise.message.sequence, pay.promise.message.price, state)
+        if promised.sequence not in book.worth:
+            book = tabs.admit(book, promised.sequence, promised.price, self._chain()[0].tab_state(tab))
         self.books[tab] = book
-        self.promises.setdefault(tab, {})[pay.promise.message.sequence] = pay.promise
+        self.promises.setdefault(tab, {})[promised.sequence] = pay.promise
 
     def _remind(self, _header: Remind, _payload: memoryview) -> tuple[Any, bytes]:
         return Reminded(), canonical.encode(reminder_of(self.vouchers, self.promises, self._words))

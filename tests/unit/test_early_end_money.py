@@ -154,6 +154,19 @@ async def test_who_asks_for_the_result_of_a_part_of_the_rows_that_it_was_given_i
     assert lost() == 0, "as what is paid is: it fades with it"
 
 
+async def test_what_was_given_beside_a_result_counts_once(tmp_path: Path) -> None:
+    """Also where the tab has to be read from disk again meanwhile, as after paid work was dropped."""
+    network = build(tmp_path, ends=(1, 2))
+    ordered = await network.infer(network.order(max_tokens=6))
+    first = ordered.nodes[0]
+    books, tab = books_of(network, first), tab_id(ordered.pays[first, 0, Work.INFERENCE].tab)
+    books._tabs.clear()
+    await network.nodes[first].ask(Conclude(ordered.order_id, 0, len(ordered.request.prompt_tokens), 1))
+    counted = books.forfeited(tab)
+    books._tabs.clear()
+    assert books.forfeited(tab) == counted > 0
+
+
 @dataclass
 class Hashing:
     """How many rows were hashed, and how many of them on the event loop."""

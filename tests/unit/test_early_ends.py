@@ -19,6 +19,7 @@ from support.tab_scene import TabScene, history_of, view_of
 from support.toy_entry import said as said_by_node
 from support.toy_entry import toy_entry
 from support.toy_market import NODE_KEYS
+from support.toy_tab_lines import line_of
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from support.waiting import eventually
@@ -36,7 +37,9 @@ from troth.client.orders.updates import FinishedUpdate, OrderOutcome, TextUpdate
 from troth.node.direct.hearing import WORD_LIMIT
 from troth.node.direct.listening import AnswerListening
 from troth.node.errors import OutOfOrder
+from troth.node.orders.telling import GrowingAnswer
 from troth.protocol.market import canonical
+from troth.protocol.market.bodies import Results
 from troth.protocol.market.life import live
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Opinion, Result
@@ -55,6 +58,16 @@ def request(*, may_end_early: bool, end_tokens: tuple[int, ...] = (9,)) -> Reque
 
 
 # ---- the rules
+
+
+@pytest.mark.parametrize(("kept", "reason"), [(2, "length"), (3, "stop")])
+def test_an_answer_that_is_cut_before_its_own_end_does_not_end_as_it_would_have(kept: int, reason: str) -> None:
+    """A node is ahead of who ends an answer, and may have written its last token by then."""
+    answer = GrowingAnswer()
+    for token, finished in ((1, None), (2, None), (3, "stop")):
+        answer.add(token, finished)  # type: ignore[arg-type]
+    answer.conclude(b"signed", kept)
+    assert (len(answer.tokens), answer.finished) == (kept, reason)
 
 
 def test_a_request_says_whether_its_text_may_end_early() -> None:
@@ -255,6 +268,27 @@ async def test_an_answer_that_its_scheduler_cut_short_is_a_contradiction(tmp_pat
         stage.scheduler.writes = 5
         with pytest.raises(OrderContradicted, match="does not end as the scheduler says"):
             await ask_whole(stage)
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
+
+
+async def test_results_that_count_no_token_of_an_answer_that_was_ended_are_a_contradiction(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        ending, scheduler = asyncio.Event(), stage.scheduler
+
+        def counted_as_nothing(one: ToyOrder, lines: list[Any]) -> list[Any]:
+            results, _ = scheduler._served(one.submission, one.request, one.identifier, one.view, one.nodes, [])
+            return [*lines[:3], scheduler.ended, line_of("results", Results("length", results))]
+
+        scheduler.tamper = counted_as_nothing
+
+        async def left_at_once() -> None:
+            async for update in ask(stage.session, PROMPT, ALWAYS, ending=ending):
+                if isinstance(update, TextUpdate):
+                    ending.set()
+
+        with pytest.raises(OrderContradicted, match="does not end as the scheduler says"):
+            await left_at_once()
         (entry,) = stage.session.journal.all()
         assert (entry.phase, stage.book().spent) == (Phase.CONTRADICTED, 0)
 

@@ -28,20 +28,23 @@ async def test_the_gateway_orders_nothing_for_a_reader_that_has_left(
     monkeypatch.setattr(application, "READER_SECONDS", 0.05)
     async with tab_gateway(tmp_path, keep_alive=0.05) as stage:
         session, gateway = stage.stage.session, stage.gateway.gateway
-        place, left, asked = session.open_tab_context, asyncio.Event(), []
+        place, placed, left, asked = session.open_tab_context, asyncio.Event(), asyncio.Event(), []
 
         async def placing(tab_context: TabContext, **options: Any) -> Any:
             # The first look is for the price, before the request is taken in.
             asked.append(tab_context)
             if len(asked) > 1:
+                placed.set()
                 await left.wait()
             return await place(tab_context, **options)
 
         session.open_tab_context = placing  # type: ignore[method-assign]
         async with stage.client as client:
             wanted = {"model": "toy-float32", "messages": MESSAGES, "max_tokens": 64}
-            with pytest.raises(httpx.ReadTimeout):
-                await client.post("/v1/chat/completions", json=wanted, timeout=0.5)
+            asking = asyncio.create_task(client.post("/v1/chat/completions", json=wanted))
+            await placed.wait()
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
         assert gateway.ledger.spent(today()) > 0
         await eventually(lambda: not gateway.delivered)
         left.set()

@@ -15,15 +15,18 @@ from troth.protocol.market import messages
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.types import Address, Hash32
+from troth.scheduler.checks import forgotten
 
 
 @pytest_asyncio.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    forgotten._chosen.cache_clear()
     made = Scene(tmp_path / "scheduler")
     made.ledger.block = 500
     await made.begin()
     yield made
     await made.stop()
+    forgotten._chosen.cache_clear()
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -251,6 +251,31 @@ async def test_a_verifier_that_refuses_its_word_is_asked_what_it_holds_though_it
     assert (duties.to_hear(scene.orders), node_tabs.is_heard(verifier)) == ([], True)
 
 
+async def test_a_check_under_a_number_of_lost_work_takes_nothing_of_what_is_owed_for_that(scene: Scene) -> None:
+    """A node is away while its scheduler starts from an old copy: a check is promised to it before it is heard."""
+    await scene.stop()
+    shutil.copytree(scene.folder, old := scene.folder.parent / "old")
+    await scene.begin()
+    served = await scene.send(scene.asked(check_rate=250_000))
+    node = history_of(scene, served).admitted.nodes[0]
+    worth = scene.context.node_tabs.held(node).owed[1].fee
+    await scene.stop()
+    shutil.rmtree(scene.folder)
+    shutil.copytree(old, scene.folder)
+    scene.nodes[node].faults.away[Remind] = 1
+    await scene.begin()
+    while 1 not in scene.context.node_tabs.held(node).owed:
+        asked = await scene.send(scene.asked())
+        if node in verifiers_of(scene, asked):
+            await scene.show(asked)
+    assert scene.context.node_tabs.held(node).owed[1].order == asked.order_id, "the number was given out again"
+    await scene.reminders.hear([node])
+    owed = scene.context.node_tabs.held(node).owed[1]
+    assert (owed.order, owed.work, owed.fee) == (served.order_id, Work.INFERENCE, worth)
+    await scene.begin_again(lost=False)
+    assert scene.context.node_tabs.held(node).owed[1] == owed, "it is stored, too"
+
+
 async def test_results_that_are_summoned_of_a_lost_order_are_asked_of_its_node(scene: Scene) -> None:
     asked = await scene.send(scene.asked(check_rate=250_000))
     node, event = history_of(scene, asked).admitted.nodes[0], summons(scene, asked, SummonsKind.RESULTS)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from unit.test_chain_tokens import OWNER, TOKEN, BusyToken, amount_of
 
+from troth.chain.errors import ChainRejected
 from troth.chain.market import Market
 from troth.chain.tokens import UNLIMITED, approvals_beside
 from troth.client.errors import TransactionRefused
 from troth.client.tabs.opening import ROUNDS, OpeningCalls, approved, carry_out
 from troth.protocol.calls import Call
+from troth.protocol.contract_errors import ContractError
 from troth.protocol.market.calls import PartCall
 
 DEPOSIT = PartCall(OWNER, Call("topUp", b""))
@@ -76,6 +79,28 @@ async def test_what_is_refused_for_another_reason_is_not_approved_again() -> Non
     with pytest.raises(TransactionRefused, match="topUp"):
         await deposited(token)
     assert token.approved == [70]
+
+
+@pytest.mark.parametrize("is_once", [False, True])
+async def test_a_deposit_that_was_sent_is_sent_again_only_where_the_chain_takes_it_once(is_once: bool) -> None:
+    """A chain node that lags says of a mined transaction that it failed."""
+
+    class Lagging(SharedToken):
+        async def execute(self, call: Any, key: Any) -> Any:
+            done = await super().execute(call, key)
+            if call is DEPOSIT and len(self.taken) == 1:
+                raise ChainRejected("topUp", ContractError("ERC20InsufficientAllowance", {}, "Approve it."))
+            return done
+
+    token = Lagging(0)
+    plan = replace(await approved(cast(Market, token), TOKEN, 70, OpeningCalls(OWNER, (DEPOSIT,))), is_once=is_once)
+    carried = carry_out(cast(Market, token), plan, cast(Any, SimpleNamespace(address=OWNER)), broadcast=True)
+    if is_once:
+        await carried
+    else:
+        with pytest.raises(ChainRejected):
+            await carried
+    assert len(token.taken) == 1 + is_once
 
 
 async def test_a_wallet_that_lets_the_bank_take_all_approves_nothing() -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-SPENDING_SECONDS, SPENDING_LOOK = 180.0, 0.1
+SPENDING_SECONDS, SPENDING_LOOK = 90.0, 0.1
 """How long another program of this home may take for an approval and its call, and how often it is looked for."""
 VIEWS = 8
 """Commands that can keep their view of the chain at the same time; any further one reads the chain anew."""

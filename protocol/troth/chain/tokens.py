@@ -24,8 +24,9 @@ from troth.protocol.types import Address, address_to_bytes, to_address
 
 _LONGEST_SYMBOL = 12
 _BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
-UNLIMITED = 1 << 255
-"""From here an allowance is no amount: wallets let a contract take "all", which tokens write as the largest number."""
+UNLIMITED = (1 << 96) - 1
+"""From here an allowance is no amount: wallets let a contract take "all", which tokens write as their largest number.
+Some have 96 bits for it, as the Bank has for amounts."""
 _SPENDING: WeakKeyDictionary[Market, asyncio.Lock] = WeakKeyDictionary()
 
 

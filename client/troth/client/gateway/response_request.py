@@ -106,19 +106,19 @@ def read_response(body: object, defaults: Defaults, stored: StoredResponses) -> 
     try:
         wanted = read_chat(chat, defaults)
     except InvalidParameter as error:
-        raise _renamed(error) from error
+        _rename(error)
+        raise
     repeated = {name: default if fields.get(name) is None else fields.get(name) for name, default in _TOLD.items()}
     return replace(wanted, kind="response", told=repeated | {"conversation": messages})
 
 
-def _renamed(error: InvalidParameter) -> InvalidParameter:
-    """An error about a chat, about the response that it was read from."""
+def _rename(error: InvalidParameter) -> None:
+    """Have an error about a chat name what is wrong as the response has it that the chat was read from."""
     if error.param:
         before = error.param
         for chat, response in _NAMES:
             error.param = re.sub(rf"^{chat}(?=$|\.)", response, error.param)
         error.what = error.what.replace(f"'{before}'", f"'{error.param}'")
-    return error
 
 
 def _messages(fields: Fields) -> Iterator[dict[str, Any]]:

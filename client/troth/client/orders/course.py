@@ -311,7 +311,7 @@ class Course:
         kept = self._ending.kept(self.tokens, results[-1].written)
         output = output_hash(self._submission.salt, kept)
         checks.require_answer(results, Answer(len(self._request.prompt_tokens), len(kept), output))
-        ended = kept[-1] in self._request.end_tokens
+        ended = bool(kept) and kept[-1] in self._request.end_tokens
         is_whole = ended or self._ending.fits(len(kept))
         if said.reason != ("end" if ended else "length") or not is_whole:
             raise _Lie(f"The answer does not end as the scheduler says: {printable_line(said.reason, 20)}")

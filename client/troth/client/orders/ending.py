@@ -52,9 +52,9 @@ class EarlyEnd:
 
     def fits(self, written: int) -> bool:
         """Whether an answer without an end token may have this length; one that nobody ended has all that was
-        ordered."""
+        ordered, and none is empty."""
         early = self._request.may_end_early and self.asked
-        return early or written == self._request.max_tokens
+        return (early and written > 0) or written == self._request.max_tokens
 
     async def _tell(self, journal: OrderJournal, salt: Hash32, reached: Callable[[], Awaitable[MarketCalls]]) -> None:
         await self._wanted.wait()

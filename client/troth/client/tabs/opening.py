@@ -69,12 +69,15 @@ class OpeningCalls:
     """Calls in their order, for a sender that may be any account.
 
     ``again`` makes them anew where a token is missing an approval: another program with this account may have replaced
-    it, or taken it, before the call that it was for. None where that is not why a call was refused.
+    it, or taken it, before the call that it was for. None where that is not why a call was refused. ``is_once``: the
+    chain takes the last call only once, so that it may be made anew though it was sent: a chain node may say that it
+    failed after it was mined.
     """
 
     sender: Address
     calls: tuple[PartCall, ...]
     again: Again | None = field(default=None, compare=False)
+    is_once: bool = False
 
     def to_json(self) -> list[dict[str, str]]:
         """What another wallet needs to send them."""
@@ -116,7 +119,7 @@ async def plan_open(  # noqa: PLR0917
         before = await approvals_beside(market, asset.token, tab.payer, amount)
         return OpeningCalls(tab.payer, (*before, opening))
 
-    return await repeatable(market, asset.token, amount, plan)
+    return replace(await repeatable(market, asset.token, amount, plan), is_once=True)
 
 
 async def plan_top_up(market: Market, asset: Asset, record: OwnTab, amount: int, sender: Address) -> OpeningCalls:
@@ -188,8 +191,9 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
         try:
             await _carry_out(market, OpeningCalls(plan.sender, calls), key, done, broadcast=broadcast)
             return done
-        except (TransactionRefused, ChainRejected):
-            again = await plan.again() if left and plan.again is not None else None
+        except (TransactionRefused, ChainRejected) as error:
+            may = left and plan.again is not None and (plan.is_once or isinstance(error, TransactionRefused))
+            again = await plan.again() if may and plan.again is not None else None
             if again is None:
                 raise
             calls = again.calls

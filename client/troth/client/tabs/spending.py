@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from troth.chain import tokens
 from troth.chain.market import Market
@@ -13,13 +13,12 @@ from troth.protocol.amounts import Asset
 
 @asynccontextmanager
 async def spending(market: Market, asset: Asset, home: Home | None = None) -> AsyncIterator[None]:
-    """Held from the look at an allowance to the call that takes it; the coin needs none."""
+    """Held from the look at an allowance to the call that takes it; the coin needs none.
+
+    The home's turn comes first: tasks wait side by side, and not one after the other, for a program that hangs.
+    """
     if asset.is_coin:
         yield
         return
-    async with tokens.spending(market):
-        if home is None:
-            yield
-            return
-        async with home.spending():
-            yield
+    async with home.spending() if home is not None else nullcontext(), tokens.spending(market):
+        yield

@@ -325,10 +325,11 @@ class NodeBooks:
                 *(int(Stage.DONE), str(leaf.worth), leaf.evidence, leaf.done_at, leaf.done_block),
                 *(leaf.prompt, leaf.cached, leaf.written, leaf.tab, leaf.number),
             )
+            held = self._held(leaf.tab)  # read before there is a row: else it would count twice
             if beyond:
                 row = (leaf.tab, leaf.number, str(beyond), leaf.done_at)
                 self._database.write("INSERT OR REPLACE INTO unpaid_rows VALUES (?,?,?,?)", *row)
-                self._held(leaf.tab).forfeited += beyond
+                held.forfeited += beyond
             self._note(leaf)
 
     def broke_off(self, order: bytes, segment: int, work: Work, lost: int = 0) -> None:

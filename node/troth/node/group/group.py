@@ -29,7 +29,7 @@ EACH = 2_048
 """Bytes that any message counts beside its payload: it is checked, answered and signed."""
 MOST = 2 * LARGEST_UPDATE
 """Bytes at once: a snapshot, and another one after a restart."""
-PER_SECOND = 24_576
+PER_SECOND = 32_768
 """Bytes; to take a byte in costs about a microsecond."""
 
 

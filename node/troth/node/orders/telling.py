@@ -32,6 +32,9 @@ class GrowingAnswer:
 
     def conclude(self, result: bytes, written: int) -> None:
         """The node signed its result over so many tokens: what it wrote beyond an early end is told to nobody."""
+        if len(self.tokens) > written:
+            # Why the text would have ended later is no reason any more.
+            self.finished = "length"
         del self.tokens[written:], self.logprobs[written:]
         self.result, self.finished = result, self.finished or "length"
         self.end()

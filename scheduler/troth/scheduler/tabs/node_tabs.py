@@ -46,6 +46,10 @@ class Owed:
     fee: int | None = None
     due: int | None = None
 
+    def is_same_work(self, other: Owed) -> bool:
+        """Whether both are for the same, whatever is known of it."""
+        return (self.order, self.segment, self.work) == (other.order, other.segment, other.work)
+
 
 @dataclass(slots=True)
 class NodeTab:

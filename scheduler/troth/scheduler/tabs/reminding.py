@@ -96,7 +96,8 @@ class NodeReminders:
             self._heard.add(node)  # nothing was ever promised: there was no tab
             return
         try:
-            if node in self._tried and not self._peers.channel(node).connected:
+            left = node in self._node_tabs.refusing  # perhaps no member any more, so that nobody else looks after it
+            if node in self._tried and not left and not self._peers.channel(node).connected:
                 return  # connections are looked after elsewhere
             self._tried.add(node)
             async with self._places, asyncio.timeout(NODE_SECONDS):
@@ -112,16 +113,23 @@ class NodeReminders:
         Nothing is gone on from that is not stored: asked again, a node would seem to hold no more than is known.
         """
         held = self._node_tabs.held(node)
-        if not reminders.is_behind(held.book, reminder):
+        if not self._is_behind(node, reminder):
             return
         log.warning("%s holds words of this scheduler that its records do not have: they are lost or old", node)
         if self._is_news(reminder):
             await self._note_behind()
-        while reminders.is_behind(held.book, reminder):
+        while self._is_behind(node, reminder):
             before, book = held.book, reminders.caught_up(held.book, reminder)
             await self._database.commit(*self._node_tabs.caught_up(node, book, self._owed_after(book, node, reminder)))
             if held.book is before:  # else a check was promised meanwhile
                 self._node_tabs.catch_up(node, book, self._owed_after(book, node, reminder))
+
+    def _is_behind(self, node: Address, reminder: Reminder) -> bool:
+        """Whether a node holds words that these records do not know, or gave out its number of other work again."""
+        held = self._node_tabs.held(node)
+        shown = ((held.owed.get(one.number), self._owed(node, one)) for one in reminder.promises)
+        twice = any(own is not None and not own.is_same_work(one) for own, one in shown)
+        return twice or reminders.is_behind(held.book, reminder)
 
     def _is_news(self, reminder: Reminder) -> bool:
         """Whether an order may have been admitted that is younger than what is known to be lost.
@@ -148,8 +156,11 @@ class NodeReminders:
             after = newest
 
     def _owed_after(self, book: PayerBook, node: Address, reminder: Reminder) -> dict[int, Owed]:
+        """What these records know of a number comes first, unless they gave it out a second time: its node refuses
+        that work, and holds the promise of the first."""
         shown = {one.number: self._owed(node, one) for one in reminder.promises}
-        both = {**shown, **self._node_tabs.held(node).owed}
+        known = self._node_tabs.held(node).owed.items()
+        both = shown | {number: one for number, one in known if one.is_same_work(shown.get(number, one))}
         return {number: one for number, one in both.items() if number in book.bounds}
 
     async def _note_behind(self) -> None:
