@@ -29,6 +29,7 @@ from troth.protocol.market.views import first_reference_block
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Remind
 from troth.scheduler.orders.context import first_block
+from troth.scheduler.tabs.reminding import NodeReminders
 
 
 async def served_again(network: Network, ordered: Ordered) -> Ordered:
@@ -188,6 +189,10 @@ async def test_a_scheduler_that_lost_its_records_admits_nothing_twice(scheduler:
     scheduler.ledger.block += 10
     again = await first_block(scheduler.database, scheduler.ledger, scheduler.context.operator.address)
     assert again == scheduler.first == 503, "also after a restart"
+    context = scheduler.context
+    asking = NodeReminders(context.database, context.node_tabs, scheduler.ledger, context.operator, scheduler.peers)  # type: ignore[arg-type]
+    await asking.hear(scheduler.nodes)
+    scheduler.ledger.block += 10
     later = await scheduler.send(scheduler.asked())
     assert later.tokens
 
