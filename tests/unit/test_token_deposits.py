@@ -105,5 +105,5 @@ async def test_a_deposit_that_was_sent_is_sent_again_only_where_the_chain_takes_
 
 async def test_a_wallet_that_lets_the_bank_take_all_approves_nothing() -> None:
     """What is beside "all" is more than a token can write."""
-    for allowed in (UNLIMITED, 2**256 - 1):
+    for allowed in (UNLIMITED, 2**96 - 1, 2**256 - 1):
         assert await approvals_beside(cast(Market, SharedToken(allowed)), TOKEN, OWNER, 70) == ()
