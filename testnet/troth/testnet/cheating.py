@@ -1,7 +1,7 @@
 """`troth` with a node that cheats where it infers, and nowhere else: answers come from cheaper weights.
 
 Where it verifies or judges it computes with the true ones: a verifier that rejects honest answers would only lose
-bonds in court.
+bonds in court. So it does in the probe of an exact class: a machine that fails it may not start.
 """
 
 from __future__ import annotations
@@ -37,9 +37,14 @@ def main() -> None:
             self._cheap = self._slices(open_folder(cheaper), hosted, weights, self._device)
 
         def _layers_of(self, work: SessionWork) -> LayerSlice:
-            cheats = work.key.attempt == INFERS and len(work.key.task_id) == ORDER_BYTES
+            cheats = work.key.attempt == INFERS and _is_an_order(work.key.task_id)
             layers: LayerSlice = self._cheap if cheats else super()._layers_of(work)
             return layers
 
     torch_engine.TorchEngine = Cheating  # type: ignore[misc]
     command()
+
+
+def _is_an_order(task_id: bytes) -> bool:
+    """Whether it is a hash: what a node computes for its probe and to warm up is numbered from zero."""
+    return len(task_id) == ORDER_BYTES and any(task_id[:-1])
