@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.waiting import eventually
 
 from troth.protocol.types import to_address
 from troth.scheduler import ledger as module
@@ -21,11 +21,15 @@ class Chain:
 
     def __init__(self, *refuses: str) -> None:
         self.refuses = set(refuses)
+        self.begun: list[str] = []
+        self.begins: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.sent: list[str] = []
         self.approved: list[int] = []
         self.most_at_once = self._now = 0
 
     async def execute(self, call: Any, _key: Any) -> Any:
+        self.begun.append(call)
+        self.begins[call].set()
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         await asyncio.sleep(0.01)
@@ -63,16 +67,48 @@ async def test_what_waits_is_approved_together_and_sent_side_by_side(chain: Chai
     calls: list[Any] = ["a", "b", "c", "d"]
     outcomes = await asyncio.gather(*[ledger.execute(call, 5) for call in calls], return_exceptions=True)
     assert [isinstance(one, ValueError) for one in outcomes] == [False, False, True, False]
-    assert sum(chain.approved) == 20, "each once"
-    assert len(chain.approved) == 2, "the first, and those that came while it was sent"
-    assert chain.most_at_once == 3
+    assert chain.approved == [20], "once for all"
+    assert chain.most_at_once == 4
 
 
-async def test_who_is_cancelled_leaves_the_others_to_the_next_one(chain: Chain, ledger: MarketLedger) -> None:
+async def test_what_comes_while_others_are_sent_is_approved_after_them(chain: Chain, ledger: MarketLedger) -> None:
+    calls: list[Any] = ["a", "b", "d"]
+    first = asyncio.create_task(ledger.execute(calls[0], 5))
+    await chain.begins["a"].wait()
+    assert await asyncio.gather(first, *[ledger.execute(call, 5) for call in calls[1:]]) == [7, 7, 7]
+    assert chain.approved == [5, 10], "one approval replaces another"
+
+
+async def test_where_nothing_can_be_approved_each_is_told(chain: Chain, ledger: MarketLedger) -> None:
+    chain.refuses = {"approve 10"}
+    calls: list[Any] = ["a", "b"]
+    outcomes = await asyncio.gather(*[ledger.execute(call, 5) for call in calls], return_exceptions=True)
+    assert [isinstance(one, ValueError) for one in outcomes] == [True, True]
+    assert await ledger.execute(calls[0], 5) == 7, "and later ones are sent"
+
+
+async def test_who_waits_when_the_ledger_is_closed_is_cancelled(chain: Chain, ledger: MarketLedger) -> None:
+    calls: list[Any] = ["a", "b"]
+    waiting = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]
+    await chain.begins["b"].wait()
+    await ledger.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    assert all(isinstance(one, asyncio.CancelledError) for one in outcomes)
+
+
+async def test_who_is_cancelled_before_it_is_sent_stays_unsent(chain: Chain, ledger: MarketLedger) -> None:
     calls: list[Any] = ["a", "b", "d", "e"]
     first, second, *others = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]
-    await eventually(lambda: len(chain.approved) == 2)
-    assert chain.approved == [5, 15], "the second one approves for those after it"
+    await chain.begins["approve 20"].wait()
     second.cancel()
     assert await asyncio.wait_for(asyncio.gather(first, *others), 5) == [7, 7, 7]
-    assert [one for one in chain.sent if len(one) == 1] == ["a", "d", "e"]
+    assert [one for one in chain.begun if len(one) == 1] == ["a", "d", "e"]
+
+
+async def test_who_is_cancelled_has_nobodys_call_sent_again(chain: Chain, ledger: MarketLedger) -> None:
+    calls: list[Any] = ["a", "b", "d", "e"]
+    first, second, *others = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]
+    await chain.begins["e"].wait()
+    second.cancel()
+    assert await asyncio.wait_for(asyncio.gather(first, *others), 5) == [7, 7, 7]
+    assert sorted(one for one in chain.begun if len(one) == 1) == calls, "each once"

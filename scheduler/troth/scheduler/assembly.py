@@ -199,6 +199,7 @@ async def assembled_market(
         market, follower = await _followed(stack, configuration)
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
+        stack.push_async_callback(ledger.close)
         database = SchedulerDatabase(configuration.folder / "market.sqlite")
         stack.push_async_callback(database.close)
         lent = await _lending(stack, configuration, follower, database, operator)

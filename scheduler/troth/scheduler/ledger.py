@@ -42,7 +42,7 @@ class MarketLedger:
         self._market = market
         self._follower = follower
         self._key = key
-        self._spending = asyncio.Lock()
+        self._sender: asyncio.Task[None] | None = None
         self._waiting: list[_Approved] = []
         self.courtroom = LiveCourtroom(market, follower, key)
 
@@ -92,31 +92,53 @@ class MarketLedger:
         await self._follower.reach(receipt.block, FOLLOW_SECONDS)
         return receipt.block
 
+    async def close(self) -> None:
+        """Stop sending; whoever waits is cancelled."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+
     async def _execute_approved(self, call: PartCall, spends: int) -> TransactionReceipt:
         """One approval replaces another, so one is made for all calls that wait, and these are sent side by side: one
-        after the other, the last of many objections would come too late."""
+        after the other, the last of many objections would come too late.
+
+        No caller's task sends: one that is cancelled would take the others' calls with it, some of them on their way
+        already, and these would be sent twice.
+        """
         own = _Approved(call, spends)
         self._waiting.append(own)
-        async with self._spending:
-            if not own.sent.done():
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_waiting())
+        return await own.sent
+
+    async def _send_waiting(self) -> None:
+        """Send until nothing waits. A call whose caller was cancelled before it was sent stays unsent."""
+        together: list[_Approved] = []
+        try:
+            while self._waiting:
                 together, self._waiting = self._waiting, []
-                try:
-                    await self._send_approved(together)
-                except BaseException:
-                    # Whoever was cancelled, or could not approve, leaves the others to the next one.
-                    self._waiting = [one for one in together if one is not own and not one.sent.done()] + self._waiting
-                    raise
-        return own.sent.result()
+                await self._send_approved([one for one in together if not one.sent.done()])
+        finally:
+            for one in together + self._waiting:
+                one.sent.cancel()
+            self._waiting = []
 
     async def _send_approved(self, together: Sequence[_Approved]) -> None:
         total = sum(one.spends for one in together)
-        for approval in await approvals_in_asset(self._market, self._key.address, total):
-            await self._market.execute(approval, self._key)
-        sending = [self._market.execute(one.call, self._key) for one in together]
-        for one, outcome in zip(together, await asyncio.gather(*sending, return_exceptions=True), strict=True):
+        try:
+            for approval in await approvals_in_asset(self._market, self._key.address, total):
+                await self._market.execute(approval, self._key)
+        except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
+            outcomes: list[TransactionReceipt | BaseException] = [error] * len(together)
+        else:
+            together = [one for one in together if not one.sent.done()]
+            sending = [self._market.execute(one.call, self._key) for one in together]
+            outcomes = await asyncio.gather(*sending, return_exceptions=True)
+        for one, outcome in zip(together, outcomes, strict=True):
+            if one.sent.done():
+                continue  # its caller is gone
             if isinstance(outcome, BaseException):
                 one.sent.set_exception(outcome)
-                one.sent.exception()  # its caller may be gone
             else:
                 one.sent.set_result(outcome)
 

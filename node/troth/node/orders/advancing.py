@@ -20,7 +20,7 @@ from troth.node.orders.chaining import RowsAhead, chain_up, signed_row
 from troth.node.orders.choosing import ChosenToken, next_token, told_again
 from troth.node.orders.context import NodeContext
 from troth.node.orders.reading import MessageInputs, read_inputs, require_next, require_ordered, upstream_after
-from troth.node.orders.session import SegmentSession
+from troth.node.orders.session import SegmentSession, rows_between
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.wire import Received, Rows
 from troth.protocol.wire_fields import RowSignature
@@ -139,15 +139,16 @@ async def _repeat(context: NodeContext, session: SegmentSession, header: Advance
     if not session.rows.outputs:
         raise OutOfOrder("the segment is concluded and its rows are freed", header.start, "Send Conclude.")
     end = header.start + header.count
-    if not np.array_equal(session.rows.all_inputs()[header.start : end], given.inputs):
+    rows = session.rows
+    if not np.array_equal(np.concatenate(rows_between(rows.inputs, header.start, end)), given.inputs):
         raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
-    bound, whole = session.rows.tokens_of(session.rows.all_inputs()[:end]), session.rows.all_outputs()[:end]
     begin = RowHashes(session.seat.order_id, session.seat.index)
-    ahead = RowsAhead.over(session, begin, [whole], bound)
+    ahead = RowsAhead.over(session, begin, rows_between(rows.outputs, 0, end), rows.first_tokens(end))
     _, last, data = await beside(ahead.size, ahead.extended)
     token, chosen = session.text.emitted.get(end - 1), None
     if token is not None:
-        chosen = await told_again(context, token, session.rows.all_outputs()[end - 1 : end], header.logprobs)
+        (row,) = rows_between(rows.outputs, end - 1, end)
+        chosen = await told_again(context, token, row, header.logprobs)
     reply = _reply(session, header, signed_row(context.operator, last), chosen, 0.0)
     return reply, bytes(data[header.start * session.rows.sent_size :])
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from troth.chain.rounds import rounds
 from troth.node.errors import OutOfOrder
-from troth.node.orders.session import SegmentSession
+from troth.node.orders.session import SegmentSession, rows_between
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.signed import Row
@@ -105,8 +105,8 @@ async def chained_to(session: SegmentSession, positions: int) -> RowHashes:
             rows.chained = end
             return rows.own
         begin = RowHashes(session.seat.order_id, session.seat.index)
-        tokens = rows.tokens_of(rows.all_inputs()[:positions]) if session.seat.is_first else None
-        ahead = RowsAhead.over(session, begin, _first(rows.outputs, positions), tokens)
+        first = rows_between(rows.outputs, 0, positions)
+        ahead = RowsAhead.over(session, begin, first, rows.first_tokens(positions))
         found, _, _ = await beside(ahead.size, ahead.extended)
         return found
 
@@ -118,19 +118,8 @@ async def upstream_to(session: SegmentSession, positions: int) -> RowHashes:
         return rows.upstream
     begin = RowHashes(seat.order_id, seat.index - 1)
     tokens = rows.bound[:positions] if seat.index == 1 else None
-    ahead = RowsAhead.over(session, begin, _first(rows.inputs, positions), tokens)
+    ahead = RowsAhead.over(session, begin, rows_between(rows.inputs, 0, positions), tokens)
     found, _, _ = await beside(ahead.size, ahead.extended)
-    return found
-
-
-def _first(messages: Sequence[NDArray[Any]], positions: int) -> list[NDArray[Any]]:
-    """The first rows of several messages, none of them copied."""
-    found: list[NDArray[Any]] = []
-    for rows in messages:
-        if positions <= 0:
-            break
-        found.append(rows[:positions])
-        positions -= len(rows)
     return found
 
 

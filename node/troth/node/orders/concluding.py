@@ -18,7 +18,7 @@ from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.orders.chaining import chained_to, upstream_to
 from troth.node.orders.context import NodeContext
 from troth.node.orders.reading import worth_beyond
-from troth.node.orders.session import READ, SegmentSession
+from troth.node.orders.session import READ, SegmentSession, rows_between
 from troth.node.orders.traces import StoredTrace
 from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
 from troth.protocol import typed_data
@@ -56,8 +56,7 @@ async def conclude(
     written = _written(session, header, tokens)
     await session.end()
     heads = await _heads(session, header.positions)
-    rows = await beside(session.rows.positions * session.rows.row_size, session.rows.all_outputs)
-    rows = rows[: header.positions]
+    rows = await beside(header.positions * session.rows.row_size, session.rows.first_outputs, header.positions)
     salt = trace_salt(seat.order_id, seat.index, context.me, seat.head_salt)
     committed = await beside(rows.nbytes, committed_trace, session, rows)
     commitment = messages.trace_commitment(_root(committed), salt)
@@ -223,13 +222,13 @@ def keep_read(context: NodeContext, session: SegmentSession, made: StoredTrace) 
     seat, stores = session.seat, context.stores
     if layers_of(seat.execution_class.name) is None:
         return
-    read = session.rows.all_inputs()[: made.positions]
-    if seat.is_first:
-        words = tokens_to_words([int(token) for token in read])
+    tokens = session.rows.first_tokens(made.positions)
+    if tokens is not None:
+        words = tokens_to_words(tokens)
         stores.words.keep(seat.order_id, seat.index, READ_TOKENS, words)
     elif stores.traces.find(seat.order_id, seat.index, READ) is None:
-        columns = int(read.shape[1])
-        stores.traces.keep(replace(made, attempt=READ, columns=columns), np.ascontiguousarray(read))
+        read = np.concatenate(rows_between(session.rows.inputs, 0, made.positions))
+        stores.traces.keep(replace(made, attempt=READ, columns=int(read.shape[1])), read)
 
 
 def _root(committed: CommittedTrace) -> Hash32:

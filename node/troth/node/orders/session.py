@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,6 +34,18 @@ class GoesOn(Protocol):
 
     async def stop(self) -> None:
         """The session is over."""
+
+
+def rows_between(messages: Sequence[NDArray[Any]], start: int, end: int) -> list[NDArray[Any]]:
+    """Rows ``start`` to ``end - 1`` of several messages, none of them copied."""
+    found: list[NDArray[Any]] = []
+    for rows in messages:
+        if end <= 0:
+            break
+        if start < len(rows):
+            found.append(rows[max(start, 0) : end])
+        start, end = start - len(rows), end - len(rows)
+    return found
 
 
 @dataclass(slots=True)
@@ -81,6 +94,16 @@ class SessionRows:
     def all_outputs(self) -> NDArray[Any]:
         """The trace: every row computed."""
         return np.concatenate(self.outputs)
+
+    def first_outputs(self, positions: int) -> NDArray[Any]:
+        """The first rows computed; none beyond them is copied."""
+        return np.concatenate(rows_between(self.outputs, 0, positions))
+
+    def first_tokens(self, positions: int) -> list[int] | None:
+        """The tokens that the first rows bind; None after the first segment."""
+        if not self.seat.is_first:
+            return None
+        return [token for inputs in rows_between(self.inputs, 0, positions) for token in inputs.tolist()]
 
     def tokens_of(self, inputs: NDArray[Any]) -> list[int] | None:
         """The tokens that the rows computed from some inputs bind; None after the first segment."""
