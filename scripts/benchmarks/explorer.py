@@ -70,9 +70,11 @@ class Generated:
             where = (identifier("class", self.of[node]), first, end, FIRST_BLOCK + 800 * number)
             money = (amount_text(stake), amount_text(ETHER // 100 if convicted else 0), stake * 50 // ETHER)
             host = f"https://node{number}.example.org:7000"
-            yield (node, "node", str(address(5_000 + number // 2)), host, *where, 0, *money, 0, int(convicted), 0)
+            rest = (0, *money, 0, int(convicted), 0, amount_text(0))
+            yield (node, "node", str(address(5_000 + number // 2)), host, *where, *rest)
         for number, scheduler in enumerate(self.schedulers):
-            money = (amount_text((number + 2) * 5 * ETHER), amount_text(0), 0, 0, 0, 40 + 31 * number)
+            stake, earned = (amount_text(part * ETHER // 10) for part in (50 * (number + 2), number + 1))
+            money = (stake, amount_text(0), 0, 0, 0, 40 + 31 * number, earned)
             host = f"https://scheduler{number}.example.org"
             yield (scheduler, "scheduler", str(address(6_000 + number)), host, "", None, None, FIRST_BLOCK, 0, *money)
 

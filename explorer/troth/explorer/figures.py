@@ -145,6 +145,7 @@ QUERIES: Mapping[str, Query] = {
         (
             Column("operator", "Scheduler", "scheduler"),
             Column("stake", "Stake", "amount"),
+            Column("most_earned_in_lag", "Most earned in a lag", "amount"),
             Column("open_tabs", "Tabs", "number"),
             Column("log_entries", "Log entries", "number"),
             Column("tasks", "Tasks", "number"),
@@ -154,9 +155,10 @@ QUERIES: Mapping[str, Query] = {
             Column("exit_block", "Leaving", "exit"),
             Column("endpoint", "Endpoint"),
         ),
-        "SELECT p.operator, p.stake, p.tabs, count(e.number), coalesce(sum(e.orders), 0), coalesce(sum(e.drawn), 0), "
-        "coalesce(sum(e.rejected), 0), p.convictions, p.exit_block, p.endpoint FROM parties p "
-        "LEFT JOIN entries e ON e.scheduler = p.operator WHERE p.role='scheduler' {where} GROUP BY p.operator",
+        "SELECT p.operator, p.stake, p.earned, p.tabs, count(e.number), coalesce(sum(e.orders), 0), "
+        "coalesce(sum(e.drawn), 0), coalesce(sum(e.rejected), 0), p.convictions, p.exit_block, p.endpoint "
+        "FROM parties p LEFT JOIN entries e ON e.scheduler = p.operator WHERE p.role='scheduler' {where} "
+        "GROUP BY p.operator",
         "p.stake DESC, p.operator",
     ),
     "nodes": Query(

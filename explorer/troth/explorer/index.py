@@ -29,7 +29,7 @@ from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
 
-FORMAT = 2
+FORMAT = 3
 ASK_AGAIN_SECONDS, EXAMINE_AGAIN_SECONDS = 60.0, 3_600.0
 """After which data that was not served is asked for again, and data with findings is examined again."""
 CHAIN = "chain"
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS parties (
     operator TEXT PRIMARY KEY, role TEXT NOT NULL, owner TEXT NOT NULL, endpoint TEXT NOT NULL, class TEXT NOT NULL,
     first INTEGER, "end" INTEGER, registered INTEGER NOT NULL, exit_block INTEGER NOT NULL, stake TEXT NOT NULL,
     locked TEXT NOT NULL, seats INTEGER NOT NULL, suspended INTEGER NOT NULL, convictions INTEGER NOT NULL,
-    tabs INTEGER NOT NULL
+    tabs INTEGER NOT NULL, earned TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS parties_role ON parties (role, stake);
 CREATE TABLE IF NOT EXISTS members (

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from troth.explorer.earning import most_in_lag
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
@@ -20,7 +21,7 @@ from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.log_data import LoggedBallots, LogLine
 from troth.protocol.market.proceedings import CaseState
 from troth.protocol.market.signed import Opinion
-from troth.protocol.market.state import CaseRecord, State, account_id
+from troth.protocol.market.state import CaseRecord, Party, State, account_id
 from troth.protocol.market.types import ExecutionClass, Movement, PotKind, Role
 from troth.protocol.rings import ring_in
 from troth.protocol.types import Address, Hash32, Segment
@@ -135,9 +136,17 @@ def party_rows(state: State, members: Sequence[Row]) -> list[Row]:
                 int(suspended),
                 len(state.convictions.get(party.operator, ())),
                 _tabs_of(state, party.operator) if party.role is Role.SCHEDULER else 0,
+                amount_text(_earned_by(state, party)),
             )
         )
     return sorted(made)
+
+
+def _earned_by(state: State, party: Party) -> int:
+    if state.deployed is None:
+        return 0
+    entries = state.logs.get(party.operator, ())
+    return most_in_lag(entries, party.registered.block, state.deployed.parameters.lag)
 
 
 def _tabs_of(state: State, payee: Address) -> int:
