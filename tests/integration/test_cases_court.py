@@ -64,8 +64,7 @@ async def test_a_case_in_which_everybody_speaks_has_three_calls(court: CourtStag
     carrier = court.carrier(court.stage.client)
     case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
-    mined = [call for call, what, _ in carrier.journal.sent(case_id) if what == "mined"]
-    assert mined == ["open", "convene", "conclude"]
+    assert court.sent == [("open", "mined"), ("convene", "mined"), ("conclude", "mined")]
 
 
 async def test_an_honest_node_is_upheld_and_the_opener_loses_its_bond(court: CourtStage) -> None:
@@ -193,7 +192,7 @@ async def test_a_driver_killed_at_any_step_goes_on(court: CourtStage, step: str,
     again = court.carrier(client)
     assert again.journal.cases() == (case_id,)
     assert (await court.drive(again, case_id)).outcome is Outcome.CONVICTED
-    mined = [call for call, what, _ in again.journal.sent(case_id) if what == "mined"]
+    mined = [call for call, what in court.sent if what == "mined"]
     assert len(mined) == len(set(mined))
 
 
@@ -286,7 +285,7 @@ async def test_of_two_that_open_a_case_in_one_block_both_follow_it(
     cases = await asyncio.gather(*opening)
     assert len(set(cases)) == 1
     assert [one.journal.case(cases[0]) is not None for one in carriers] == [True, True]
-    said = [what for one in carriers for call, what, _ in one.journal.sent(cases[0]) if call == "open"]
+    said = [what for call, what in court.sent if call == "open"]
     assert sorted(said, key=lambda what: what != "mined") == ["mined", "Reverted"]
 
 
@@ -307,9 +306,8 @@ async def test_whose_tiles_somebody_else_drew_decides_in_a_call_of_its_own(court
     carrier._courtroom = Overtaken(carrier._courtroom, court.courtroom(court.stage.anvil.keys[5]))
     case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
-    sent = [(call, what) for call, what, _ in carrier.journal.sent(case_id)]
-    assert ("conclude", "StateMismatch") in sent
-    assert sent[-1] == ("decide", "mined")
+    assert ("conclude", "StateMismatch") in court.sent
+    assert court.sent[-1] == ("decide", "mined")
     assert court.follower.state.cases[case_id].state.seeder == court.stage.anvil.keys[5].address
 
 

@@ -52,9 +52,16 @@ async def eventually(scene: Network, condition: Callable[[], object], what: str)
     raise AssertionError(f"{what} did not come true")
 
 
-def words_of(home: Path, tab: Hash32) -> list[Signed[Voucher]]:
+def first_word(journal: OrderJournal) -> Signed[Voucher]:
+    """The oldest word on a tab: it came with the first order."""
+    submission = min(journal.all(), key=lambda one: one.sequence).submission
+    assert submission is not None
+    return submission.voucher
+
+
+def first_word_of(home: Path) -> Signed[Voucher]:
     with opened(Home(home).tabs) as store:
-        return TabBooks(store).vouchers(tab)
+        return first_word(OrderJournal(store))
 
 
 # ---------------------------------------------------------------------------------------------------- whole processes
@@ -85,7 +92,7 @@ async def test_a_payee_that_claims_what_was_refunded_loses_the_claim(anvil: Any,
         assert (await side.run("ask", "word9 word10", "--max-tokens", "4", "--check", "always")).code == 0
         spent, credit = side.book.spent, credit_of(scene)
         assert spent > 0
-        old = words_of(side.home, side.tab)[0]
+        old = first_word_of(side.home)
         assert (old.message.sequence, old.message.spent) == (1, 0)
         tab = tab_of(side)
         await claimed(scene.stage, tab, old, {1: old.message.authorised})
@@ -111,7 +118,7 @@ async def test_what_is_owed_is_claimed_and_paid_while_a_client_looks_on(anvil: A
         assert (await side.run("ask", "word9 word10", "--max-tokens", "4", "--check", "1%")).code == 0
         with opened(Home(side.home).tabs) as store:
             (entry,) = OrderJournal(store).all()
-        word = words_of(side.home, side.tab)[0]
+        word = first_word_of(side.home)
         await claimed(scene.stage, tab_of(side), word, {1: entry.fee or 0})
         looked = await side.run("ask", "word9 word10", "--max-tokens", "4", "--check", "always")
         assert looked.code == 0
@@ -150,7 +157,7 @@ async def test_a_check_that_was_refused_is_not_paid_by_a_claim(anvil: Any, tmp_p
             session.journal.step(identifier, fee=900)
             await keeper.once()
             anvil.mine(PARAMETERS.summons_window + 1)
-            word = session.books.vouchers(session.books.all()[0].identifier)[0]
+            word = first_word(session.journal)
             await claimed(stage, stage.client_tab, word, {1: 900})
             for _ in range(3):
                 await session.follower.catch_up()
@@ -184,7 +191,7 @@ async def test_without_the_wallet_the_tab_key_objects_or_the_command_is_told(
             (record,) = session.books.all()
             (entry,) = session.journal.all()
             session.journal.step(entry.identifier, Phase.FAILED)
-            word = session.books.vouchers(record.identifier)[0]
+            word = first_word(session.journal)
             await claimed(stage, stage.client_tab, word, {1: 1_000})
             await session.follower.catch_up()
             asset = await read_asset(stage.market, PARAMETERS.asset)

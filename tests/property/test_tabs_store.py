@@ -16,8 +16,8 @@ from troth.client.tabs.errors import TabShort
 from troth.client.tabs.store import TabStore
 from troth.protocol.market import tabs
 from troth.protocol.market.errors import InvalidVoucher
-from troth.protocol.market.messages import market_domain, tab_id
-from troth.protocol.market.types import Tab, TabState
+from troth.protocol.market.messages import Signed, market_domain, tab_id
+from troth.protocol.market.types import Tab, TabState, Voucher
 from troth.protocol.types import address_from_bytes
 
 BANK = address_from_bytes(b"\xba" * 20)
@@ -41,18 +41,20 @@ def books_at(path: Path) -> tuple[TabStore, TabBooks]:
     return store, books
 
 
-def step(books: TabBooks, what: str, amount: int, data: Any) -> None:
-    """One step, or nothing where the rules do not allow it."""
+def step(books: TabBooks, what: str, amount: int, data: Any) -> list[Signed[Voucher]]:
+    """One step, or nothing where the rules do not allow it; the word that was signed."""
     identifier = tab_id(TAB)
     book = books.record(identifier).book
     try:
         if what == "order":
-            books.order(identifier, amount, STATE, KEY, lambda number, _voucher: number)
-        elif book.bounds:
+            return [books.order(identifier, amount, STATE, KEY, lambda _number, voucher: voucher)]
+        if book.bounds:
             number = data.draw(some.sampled_from(sorted(book.bounds)))
-            books.acknowledge(identifier, number, min(amount, book.bounds[number]) if what == "pay" else 0, KEY)
+            fee = min(amount, book.bounds[number]) if what == "pay" else 0
+            return [books.acknowledge(identifier, number, fee, KEY)]
     except (TabShort, InvalidVoucher):
         assert books.record(identifier).book == book
+    return []
 
 
 @pytest.mark.slow
@@ -62,18 +64,18 @@ def test_a_payee_accepts_every_word_in_the_order_in_which_it_was_signed(steps: l
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tabs.sqlite3"
         stores = [books_at(path), books_at(path)]
-        identifier = tab_id(TAB)
+        identifier, words = tab_id(TAB), list[Signed[Voucher]]()
         for what, amount, number, data in steps:
             if what == "reopen":
                 stores[number][0].close()
                 stores[number] = books_at(path)
                 continue
-            step(stores[number][1], what, amount, data)
+            words += step(stores[number][1], what, amount, data)
             books = [one.record(identifier).book for _, one in stores]
             assert books[0] == books[1]
             assert books[0].authorised <= STATE.balance
         payee = tabs.PayeeBook(tabs.first_voucher(identifier))
-        for signed in stores[0][1].vouchers(identifier):
+        for signed in words:
             payee = tabs.accept(payee, signed.require(DOMAIN, KEY.address))
         record = stores[0][1].record(identifier)
         assert record.voucher is None or record.voucher.message == record.book.voucher == payee.best
@@ -88,15 +90,15 @@ def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list
     with tempfile.TemporaryDirectory() as folder:
         store, books = books_at(Path(folder) / "tabs.sqlite3")
         identifier = tab_id(TAB)
-        backup = books.record(identifier).book
+        backup, words = books.record(identifier).book, list[Signed[Voucher]]()
         for number, (what, amount, _, data) in enumerate(steps):
             if number == when:
                 backup = books.record(identifier).book
-            step(books, what, amount, data)
+            words += step(books, what, amount, data)
         record = books.record(identifier)
         if record.voucher is not None:
             assert is_newer(record.voucher.message, backup) == (record.book != backup)
-            for signed in books.vouchers(identifier):
+            for signed in words:
                 assert not is_newer(signed.message, record.book)
         assert books.record(identifier).book == record.book
         store.close()

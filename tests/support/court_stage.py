@@ -18,7 +18,7 @@ from support.toy_model import _EMBEDDING, choose, layer
 
 from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.context import CaseContext
-from troth.cases.courtroom import ChainView, LiveCourtroom
+from troth.cases.courtroom import CallRefused, ChainView, LiveCourtroom, Mined
 from troth.cases.defending import Defender
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
 from troth.cases.gathering import Gatherer
@@ -35,6 +35,7 @@ from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
+from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, sign, tab_id
@@ -162,6 +163,22 @@ class LocalParties(ChannelParties):
         return (answer.header, answer.payload) if isinstance(answer.header, expected) else None
 
 
+class NotedCourtroom(LiveCourtroom):
+    """Adds each call of a driver to a list: its function, and "mined" or why it failed."""
+
+    __slots__ = ("sent",)
+    sent: list[tuple[str, str]]
+
+    async def send(self, call: PartCall) -> Mined:
+        try:
+            mined = await super().send(call)
+        except CallRefused as refused:
+            self.sent.append((call.call.function, refused.name))
+            raise
+        self.sent.append((call.call.function, "mined"))
+        return mined
+
+
 @dataclass
 class CourtStage:
     """Reviewers, judged node and scheduler around a stage; ``deaf`` parties neither ask nor answer."""
@@ -176,10 +193,18 @@ class CourtStage:
     store: Store = field(default_factory=Store)
     orders: int = 0
     said: list[str] = field(default_factory=list)
+    sent: list[tuple[str, str]] = field(default_factory=list)
+    """Calls of all drivers in order: function, and what became of it."""
 
     def courtroom(self, key: Key) -> LiveCourtroom:
         self.stage.anvil.fund(key)
         return LiveCourtroom(self.stage.market, self.follower, key)
+
+    def noted(self, key: Key) -> NotedCourtroom:
+        self.stage.anvil.fund(key)
+        made = NotedCourtroom(self.stage.market, self.follower, key)
+        made.sent = self.sent
+        return made
 
     def operator(self, key: Key) -> Operator:
         return Operator(key.secret, self.stage.market.domain)
@@ -223,7 +248,7 @@ class CourtStage:
                 case_context.defender.depth = depth
 
     def carrier(self, key: Key, name: str = "journal", share: float = 0.5) -> Carrier:
-        court, journal = self.courtroom(key), CaseJournal(self.folder / f"{name}.sqlite")
+        court, journal = self.noted(key), CaseJournal(self.folder / f"{name}.sqlite")
         opener = Opener(court, journal)
         carrier = Carrier(court, self.parties(key), journal, opener=opener, share=share)
         carrier.opener, carrier.journal = opener, journal  # type: ignore[attr-defined]

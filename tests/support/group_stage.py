@@ -140,23 +140,23 @@ class Member:
 
     def known(self, other: Member, tokens: Sequence[int]) -> int:
         """Tokens of a prompt that this member believes another one to hold."""
-        view = self.group._sharing.view
+        view = self.group.sharing.view
         if other.address not in view.members:
             return 0
         matches = view.search(view.naming.path(packed(list(tokens))), 1 << view.members[other.address].slot)
         return matches.tokens
 
     def alive(self, other: Member) -> bool:
-        view = self.group._sharing.view
+        view = self.group.sharing.view
         return other.address in view.members and view.members[other.address].alive
 
     @property
     def names(self) -> bytes:
-        return self.group._sharing.view.naming.identity
+        return self.group.sharing.view.naming.identity
 
     @property
     def share(self) -> bytes:
-        return self.group._sharing.header().share
+        return self.group.sharing.header().share
 
     def channel_to(self, other: Member) -> Channel:
         """A channel of its own, to say what no Group would."""
@@ -221,19 +221,19 @@ def agreed(made: Sequence[Member]) -> bool:
 def seems_silent(gone: Member, others: Sequence[Member]) -> None:
     """As if these had heard nothing of it for as long as it takes to be dead."""
     for member in others:
-        member.group._sharing.view.members[gone.address].heard -= member_table.SILENCE
+        member.group.sharing.view.members[gone.address].heard -= member_table.SILENCE
 
 
 async def heard_again(members: Sequence[Member]) -> None:
     """Each of these has heard each of the others once more: whatever was said before this call has arrived."""
     since = time.monotonic()
     pairs = [(one, other) for one in members for other in members if one is not other]
-    await eventually(lambda: all(one.group._sharing.view.members[other.address].heard > since for one, other in pairs))
+    await eventually(lambda: all(one.group.sharing.view.members[other.address].heard > since for one, other in pairs))
 
 
 def keeps_its_names(member: Member) -> bool:
     """Whether it would take no other names, however long nothing new is said: it is asked as of later."""
-    sharing = member.group._sharing
+    sharing = member.group.sharing
     own, rows = member.address, sharing.view.members.rows()
     alive = [Address(name) for name, row in rows if row.alive and name != own]
     listed = len(sharing._membership.peers) + 1

@@ -36,6 +36,13 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lottery, "is_drawn", lambda *_arguments: False)
 
 
+def first_word(stage: Stage) -> Voucher:
+    """The oldest word on the tab: it came with the first order."""
+    submission = min(stage.session.journal.all(), key=lambda one: one.sequence).submission
+    assert submission is not None
+    return submission.voucher.message
+
+
 def given_up(_one: ToyOrder, lines: list[Any]) -> list[Any]:
     return [lines[0], {"type": "failed", "code": "node_failed", "message": "a node is gone", "remedy": ""}]
 
@@ -93,7 +100,7 @@ async def test_an_old_word_claims_no_more_than_was_paid_since(tmp_path: Path) ->
     """Owed is the largest sum, never a sum of two: a number that is claimed and paid costs nothing more."""
     async with toy_stage(tmp_path) as stage:
         await ask(stage)
-        first = stage.session.books.vouchers(stage.tab)[0].message
+        first = first_word(stage)
         stage.world.block += PARAMETERS.lag
         await OrderKeeper(stage.session).once()
         (entry,) = stage.session.journal.all()
@@ -107,7 +114,7 @@ async def test_what_was_refunded_is_asked_for_first(tmp_path: Path) -> None:
         await ask(stage, given_up)
         refunded = min(stage.session.journal.all(), key=lambda one: one.sequence)
         assert (refunded.sequence, refunded.phase, refunded.paid) == (1, Phase.FAILED, 0)
-        old = stage.session.books.vouchers(stage.tab)[0].message
+        old = first_word(stage)
         stage.scheduler.tamper = lambda _one, lines: lines
         await ask(stage)
         served = max(stage.session.journal.all(), key=lambda one: one.sequence)

@@ -23,6 +23,7 @@ from support.tiny_decoders import (  # noqa: E402
     write_tiny_decoder,
 )
 
+from troth.node.engine import decoder  # noqa: E402
 from troth.node.engine.exact_layers import ExactSlice  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
@@ -46,6 +47,16 @@ async def test_slices_have_the_bits_of_the_whole(family: str, tmp_path: Path) ->
     for dtype in (0, 1):
         trial = await tried(folder, dtype, [1 + dtype])
         assert all(trial), (dtype, trial)
+
+
+def test_a_model_is_surveyed_once_however_often_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, walked = write_tiny_decoder("llama", tmp_path / "tiny"), []
+    walk = decoder._Survey._walk
+    monkeypatch.setattr(decoder, "_SEEN", {})
+    monkeypatch.setattr(decoder._Survey, "_walk", lambda survey: (walked.append(survey), walk(survey)))
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        decoder.Decoder(folder, dtype, torch.device("cpu"))
+    assert len(walked) == 2
 
 
 @pytest.mark.parametrize("family", sorted(UNSLICED))

@@ -44,7 +44,7 @@ async def test_after_a_few_rounds_each_knows_what_the_others_hold_and_how_loaded
     members[1].engine.evicts(PROMPT)
     await _everybody_knows(members, members[1], PROMPT, 0)
     members[3].engine.waiting = 7
-    rows = [member.group._sharing.view.members for member in members]
+    rows = [member.group.sharing.view.members for member in members]
     await eventually(lambda: all(row[members[3].address].load.queued == 7 for row in rows))
 
 
@@ -53,8 +53,9 @@ async def test_a_request_goes_to_the_member_that_holds_its_prompt(stage: Stage) 
     members[2].engine.holds_prompt(PROMPT)
     await _everybody_knows(members, members[2], PROMPT, 512)
     entry = members[0].group
-    step = entry.passage.enter(b"task", entry.path(PROMPT), len(PROMPT), [m.address for m in members], 0.0)
-    assert (step.to, step.tokens) == (members[2].address, 512)
+    choice = entry.forwarder.choose(entry.path(PROMPT), len(PROMPT), [m.address for m in members], 0.0)
+    assert choice is not None
+    assert (choice.name, choice.tokens) == (members[2].address, 512)
     assert entry.channel(members[2].address).recipient == members[2].address
     with pytest.raises(OverlayError):
         entry.channel(entry.own)
@@ -68,20 +69,20 @@ async def test_a_burst_of_requests_is_heard_before_the_next_word_is_due(
     await asyncio.sleep(1.0)
     for _ in range(BURST):
         members[1].group.took()
-    rows = [member.group._sharing.view.members for member in members]
+    rows = [member.group.sharing.view.members for member in members]
     await eventually(lambda: all(row[members[1].address].load.taken == BURST for row in rows[::2]))
 
 
 async def test_a_gap_is_closed_by_a_snapshot(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = await stage.started(2)
     lost: list[bytes] = []
-    announce = one.group._sharing.telling.announce
-    monkeypatch.setattr(one.group._sharing.telling, "announce", lost.append)
+    announce = one.group.sharing.telling.announce
+    monkeypatch.setattr(one.group.sharing.telling, "announce", lost.append)
     one.engine.holds_prompt(PROMPT)
     await eventually(lambda: one.known(one, PROMPT) == 512)
     before = len(lost)
     await eventually(lambda: len(lost) > before)
-    monkeypatch.setattr(one.group._sharing.telling, "announce", announce)
+    monkeypatch.setattr(one.group.sharing.telling, "announce", announce)
     await _everybody_knows([two], one, PROMPT, 512)
 
 
@@ -92,7 +93,7 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     others[0].engine.holds_prompt(OTHER)
     await _everybody_knows(members, lowest, PROMPT, 512)
     before = lowest.names
-    changes = [len(member.group._sharing._agreement._changes) for member in others]
+    changes = [len(member.group.sharing._agreement._changes) for member in others]
     await lowest.stop()
     seems_silent(lowest, others)
     await eventually(lambda: not any(member.alive(lowest) for member in others))
@@ -103,7 +104,7 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     await _everybody_knows(others, others[0], OTHER, 512)
     await heard_again(others)
     assert all(keeps_its_names(member) for member in others)
-    assert [len(member.group._sharing._agreement._changes) for member in others] == [one + 1 for one in changes]
+    assert [len(member.group.sharing._agreement._changes) for member in others] == [one + 1 for one in changes]
 
 
 @pytest.mark.slow
@@ -128,7 +129,7 @@ async def test_what_is_no_update_changes_nothing(stage: Stage) -> None:
     await _everybody_knows([two], one, PROMPT, 512)
     liar = one.channel_to(two)
     tell = Tell(one.share)
-    for content in (b"", b"\xff" * 60, bytes(LARGEST_UPDATE + 1), two.group._sharing.whole()[:-1]):
+    for content in (b"", b"\xff" * 60, bytes(LARGEST_UPDATE + 1), two.group.sharing.whole()[:-1]):
         with pytest.raises(RemoteFailure) as refusal:
             await liar.request(tell, content)
         assert refusal.value.remote_code in {"update_malformed", "busy"}
@@ -148,7 +149,7 @@ async def test_old_words_change_nothing(stage: Stage) -> None:
     await liar.close()
     assert told == Told(two.group.load_part(), whole=False)
     assert two.known(one, PROMPT) == 512
-    shares = two.group._sharing._agreement._shares._voices
+    shares = two.group.sharing._agreement._shares._voices
     assert shares[one.address].share == one.share
 
 
@@ -168,16 +169,16 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
             await two.group.tell(stranger.address, Tell(SHARE), memoryview(update))
         assert getattr(refused.value, "code", "") == "not_a_member"
         assert not stranger.group.is_member(two.address)
-    assert len(two.group._sharing.view.members) == 2
+    assert len(two.group.sharing.view.members) == 2
     assert two.names == one.names == names
 
 
 async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
     members = await stage.started(3)
     stage.register(members[1], exit_block=9)
-    await eventually(lambda: all(m.address not in members[0].group._sharing.telling._ears for m in members[1:2]))
+    await eventually(lambda: all(m.address not in members[0].group.sharing.telling._ears for m in members[1:2]))
     assert not members[0].group.is_member(members[1].address)
-    assert members[1].address not in members[0].group._sharing.view.members
+    assert members[1].address not in members[0].group.sharing.view.members
     with pytest.raises(OverlayError):
         members[0].group.channel(members[1].address)
     assert members[0].group.is_member(members[2].address)
@@ -202,13 +203,13 @@ async def test_who_tells_too_much_is_not_read(stage: Stage) -> None:
 async def test_junk_lengths_of_one_member_change_nothing(stage: Stage) -> None:
     members = await stage.started(3)
     names = members[0].names
-    members[2].group._sharing.proposal.lengths = (32, 64, 2**32 - 1)
-    heard = members[0].group._sharing._agreement._proposals
+    members[2].group.sharing.proposal.lengths = (32, 64, 2**32 - 1)
+    heard = members[0].group.sharing._agreement._proposals
     await eventually(lambda: heard.get(members[2].address) == (32, 64))
     await heard_again(members)
     assert all(keeps_its_names(member) for member in members)
     assert {member.names for member in members} == {names}
-    members[1].group._sharing.proposal.lengths = (64, 4096)
+    members[1].group.sharing.proposal.lengths = (64, 4096)
     await eventually(lambda: all(member.names != names for member in members))
     await eventually(lambda: len({member.names for member in members}) == 1)
-    assert members[0].group._sharing.view.naming.chunking.lengths == (64, 32)
+    assert members[0].group.sharing.view.naming.chunking.lengths == (64, 32)

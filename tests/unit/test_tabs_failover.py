@@ -27,9 +27,10 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.updates import OrderOutcome, SentUpdate
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs.errors import TabShort
-from troth.protocol.market import messages, tabs
-from troth.protocol.market.messages import sign
+from troth.protocol.market import canonical, messages, tabs
+from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.signed import Admission
+from troth.protocol.market.types import Voucher
 
 
 @pytest.mark.slow
@@ -58,6 +59,7 @@ from pathlib import Path
 from troth.chain.keystore import Key
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.store import TabStore
+from troth.protocol.market import canonical
 from troth.protocol.market.types import TabState
 
 store = TabStore(Path(sys.argv[1]))
@@ -65,10 +67,11 @@ store = TabStore(Path(sys.argv[1]))
 state = TabState(balance=10**9, known=True)
 key = Key.from_secret(bytes.fromhex(sys.argv[2]))
 for _ in range(40):
-    number = TabBooks(store).order(record.identifier, 5, state, key, lambda number, _voucher: number)
-    print(number)
+    number, word = TabBooks(store).order(record.identifier, 5, state, key, lambda number, word: (number, word))
+    words = [word]
     if number % 3 == 0:
-        TabBooks(store).acknowledge(record.identifier, number, 2, key)
+        words.append(TabBooks(store).acknowledge(record.identifier, number, 2, key))
+    print(number, *(canonical.encode(one).decode() for one in words), sep="\\t")
 """
 
 
@@ -79,13 +82,15 @@ async def test_two_processes_give_no_number_out_twice(tmp_path: Path) -> None:
         key = stage.session.keyring.key(record.tab.key)
         command = [sys.executable, "-c", GIVING, str(stage.home.tabs), key.secret.hex()]
         running = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(2)]
-        said = [(await one.communicate())[0].split() for one in running]
-        assert sorted(int(number) for numbers in said for number in numbers) == list(range(1, 81))
+        said = [line.split(b"\t") for one in running for line in (await one.communicate())[0].splitlines()]
+        assert sorted(int(number) for number, *_ in said) == list(range(1, 81))
         book = stage.book()
         assert (book.sequence, book.spent, len(book.bounds)) == (80, 2 * 26, 80 - 26)
         payee = tabs.PayeeBook(tabs.first_voucher(stage.tab))
-        for word in stage.session.books.vouchers(stage.tab):
-            payee = tabs.accept(payee, word.message)
+        words = [canonical.decode(Signed[Voucher], word, 2_000).message for _, *both in said for word in both]
+        for word in sorted(words, key=lambda one: (one.sequence, one.spent)):
+            payee = tabs.accept(payee, word)
+        assert payee.best == book.voucher
 
 
 async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ async def test_a_word_that_takes_a_payment_back_is_not_gone_on_from(tmp_path: Pa
         (other,) = second.usable()
         await two.ask(0, SELDOM)
         less = two.stage.scheduler.vouchers[two.stage.tab]
-        two.stage.scheduler.books[two.stage.tab] = tabs.PayeeBook(first.books.vouchers(two.stage.tab)[0].message)
+        oldest = min(first.journal.all(), key=lambda one: one.sequence).submission
+        assert oldest is not None
+        two.stage.scheduler.books[two.stage.tab] = tabs.PayeeBook(oldest.voucher.message)
         taken = dict(two.stage.scheduler.orders)
         assert await two.ask(1, ALWAYS) is OrderOutcome.CHECKED
         two.stage.scheduler.vouchers[two.stage.tab], two.stage.scheduler.orders = less, taken

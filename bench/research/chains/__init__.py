@@ -18,10 +18,11 @@ from benchmarks.figures import Figure
 from support.atlas import one_region
 from support.machine_pools import GPT_OSS, gpus_of, machines_of
 
+from research.chains.free_router import FreeRouter
 from research.chains.published import PublishedRouter
 from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import Floats, Graph, PipelineHost
-from troth.routing.pipelines.router import Route, Router
+from troth.routing.pipelines.router import Route
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
 from troth.routing.placement.plan import Placement
@@ -81,8 +82,8 @@ def _rows(size: int, pool: str, seeds: int) -> Iterator[Figure]:
         if not world.placement.pipelines:
             continue
         graph = Graph(world.hosts, world.links, GPT_OSS.layers)
-        spent += _choose(Router(graph), None, world, ratios if size <= 256 else None)
-        drawn += _choose(Router(graph), _draws(world, seed), world, None)
+        spent += _choose(FreeRouter(graph), None, world, ratios if size <= 256 else None)
+        drawn += _choose(FreeRouter(graph), _draws(world, seed), world, None)
     if not spent:
         return
     reach = 1.0 if size == 256 else None
@@ -120,18 +121,21 @@ def _worst(spent: Sequence[float]) -> str:
     return f"worst {max(spent):.2f} ms of {len(spent)}"
 
 
-def _choose(router: Router, draws: list[SegmentDraw] | None, world: World, ratios: list[float] | None) -> list[float]:
+def _choose(
+    router: FreeRouter, draws: list[SegmentDraw] | None, world: World, ratios: list[float] | None
+) -> list[float]:
     """Requests one after the other, of which the last twenty run."""
     spent, running = [], deque[str]()
     for number in range(REQUESTS):
         seconds = router.layer_seconds().tolist()
         start = time.perf_counter()
-        chain = router.choose(str(number), TOKENS, draws)
+        name = str(number)
+        chain = router.choose_free(name, TOKENS) if draws is None else router.choose(name, TOKENS, draws)
         spent.append((time.perf_counter() - start) * 1e3)
         if ratios is not None and number % (REQUESTS // CHECKED) == 0:
             ratios.append(chain.seconds / best_seconds(world, seconds))
         _check(chain)
-        running.append(str(number))
+        running.append(name)
         if len(running) > RUNNING:
             router.release(running.popleft())
     return spent

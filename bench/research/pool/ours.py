@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from benchmarks.trace import Request
 
+from research.chains.free_router import FreeRouter
 from research.pool.serving import Hop, Measured, Route
 from research.pool.world import CACHED_TOKENS, World
 from troth.routing.pipelines.graph import Graph, PipelineHost
-from troth.routing.pipelines.router import Router
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
 from troth.routing.placement.plan import Placement
@@ -42,7 +42,7 @@ class Ours:
         self._measured = [Measured(None, 0)] * len(self._names)
         self.placement = self._placed()
         self._adopt(self.placement)
-        self._router = Router(self._graph(0.0))
+        self._router = FreeRouter(self._graph(0.0))
 
     def choose(self, request: Request) -> Route | None:
         """Phase 2: a whole pipeline, or else (or always, if not `whole`) a free one."""
@@ -50,7 +50,7 @@ class Ours:
             lines = [line.stages for line in self.placement.pipelines]
             chain = self._router.choose_whole(str(request.number), request.tokens, lines)
         else:
-            chain = self._router.choose(str(request.number), request.tokens)
+            chain = self._router.choose_free(str(request.number), request.tokens)
         return tuple(Hop(self._place[part.name], part.first, part.end) for part in chain.segments) or None
 
     def release(self, request: Request) -> None:

@@ -197,20 +197,10 @@ class Carrier:
                 case_id, Move.SHOWINGS, "a party showed its part on the chain, and it cannot be read yet"
             )
         try:
-            call = await self._call(look, step.move)
-            return await self._send(case_id, step.move, call, look.seen.next)
+            mined = await self._courtroom.send(await self._call(look, step.move))
+            return CaseProgress(case_id, step.move, f"{step.move.value} in block {mined.block}")
         except CallRefused as refused:
             return CaseProgress(case_id, step.move, str(refused))
-
-    async def _send(self, case_id: Hash32, move: Move, call: PartCall, block: int) -> CaseProgress:
-        number = self._journal.intend(case_id, call.call.function, block)
-        try:
-            mined = await self._courtroom.send(call)
-        except CallRefused as refused:
-            self._journal.note(number, refused.name, block)
-            return CaseProgress(case_id, move, str(refused))
-        self._journal.note(number, "mined", mined.block)
-        return CaseProgress(case_id, move, f"{move.value} in block {mined.block}")
 
     async def _call(self, look: _Look, move: Move) -> PartCall:
         state, contracts = look.state, self._courtroom.contracts

@@ -1,4 +1,4 @@
-"""What a driver knows of its cases, on stable storage before it acts: evidence, commitments, showings, what was sent.
+"""What a driver knows of its cases, on stable storage before it acts: evidence, commitments, showings.
 
 SQLite in WAL mode with synchronous FULL. The chain decides what has happened; the journal holds what the chain does
 not: why a case is to be opened, and what parties have handed over for it. So a driver that is killed anywhere goes on.
@@ -36,9 +36,6 @@ CREATE TABLE IF NOT EXISTS showings (
     case_id BLOB NOT NULL, round INTEGER NOT NULL, party TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (case_id, round, party)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sent (
-    number INTEGER PRIMARY KEY, case_id BLOB NOT NULL, call TEXT NOT NULL, step TEXT NOT NULL, block INTEGER NOT NULL
-);
 """
 _NODE = "node"
 _CASES = "SELECT case_id, evidence, folder, wanted, ended FROM cases"
@@ -156,28 +153,6 @@ class CaseJournal:
         query = f"SELECT party, content FROM {table} WHERE case_id=? AND round=?"  # noqa: S608 - a name of this module
         with self._guarded() as database:
             return list(database.execute(query, (case_id, round_)))
-
-    # ---- what was sent
-
-    def intend(self, case_id: Hash32, call: str, block: int) -> int:
-        """A call is about to be sent; its number in the journal."""
-        with self._guarded() as database:
-            done = database.execute(
-                "INSERT INTO sent (case_id, call, step, block) VALUES (?,?,'intended',?)", (case_id, call, block)
-            )
-        return int(done.lastrowid or 0)
-
-    def note(self, number: int, step: str, block: int) -> None:
-        """What became of it: "mined", or why it was not sent."""
-        with self._guarded() as database:
-            database.execute("UPDATE sent SET step=?, block=? WHERE number=?", (step, block, number))
-
-    def sent(self, case_id: Hash32) -> tuple[tuple[str, str, int], ...]:
-        """Calls of a case in order: function, what became of it, block."""
-        with self._guarded() as database:
-            return tuple(
-                database.execute("SELECT call, step, block FROM sent WHERE case_id=? ORDER BY number", (case_id,))
-            )
 
 
 def _followed(row: tuple[bytes, bytes | None, str, str, str]) -> CarriedCase:

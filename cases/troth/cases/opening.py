@@ -165,16 +165,13 @@ class Opener:
             return True
         bring = await self._possible(followed.evidence, wanted)
         call = await self._case(followed.evidence, bring, wanted, seen)
-        number = self.journal.intend(followed.case_id, call.call.function, seen.next)
         try:
-            mined = await self.courtroom.send(call)
+            await self.courtroom.send(call)
         except CallRefused as refused:
-            self.journal.note(number, refused.name, seen.next)
             stands = (await self.courtroom.seen()).state.cases.get(followed.case_id)
             if refused.name == "CaseUnderWay" or wanted.is_met_by(stands):
                 return True
             raise
-        self.journal.note(number, "mined", mined.block)
         return True
 
     async def _possible(self, evidence: Evidence, wanted: WantedCase) -> Bring:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from research.forwarding.real.answers import Answers
 from research.forwarding.real.messages import Ask, Refused, Written
+from research.forwarding.real.passage import Passage, PassageAction, PassageStep
 from research.forwarding.real.policies import Compared
 from troth.node.errors import NodeBusy
 from troth.node.group.group import Group
@@ -14,7 +15,6 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.types import ZERO_HASH, Address
 from troth.protocol.wire_group import Heard, Listen
-from troth.routing.forwarding.passage import PassageAction, PassageStep
 from troth.transport.errors import OverlayError
 
 ASKING = 20.0
@@ -40,6 +40,7 @@ class Entry:
     ) -> None:
         self._group, self._answers, self._compared = group, answers, compared
         self._members, self._say = members, say
+        self._passage = Passage(group.own, group.forwarder)
 
     async def enter(self, ask: Ask) -> None:
         """Answer a user's request, or refuse it."""
@@ -47,20 +48,20 @@ class Entry:
         request = Request(ZERO_HASH, ask.prompt, ask.tokens, 0, 1_000_000, ())
         group = self._group
         candidates = self._compared.candidates(ask.number, group.own, self._members)
-        step = group.passage.enter(task, group.path(ask.prompt), len(ask.prompt), candidates, begun)
+        step = self._passage.enter(task, group.path(ask.prompt), len(ask.prompt), candidates, begun)
         while step.way is PassageAction.FORWARD and not await self._takes(Address(step.to), task, request):
-            step = group.passage.busy(task, step.to, None, time.monotonic())
+            step = self._passage.busy(task, step.to, None, time.monotonic())
         if step.way not in (PassageAction.FORWARD, PassageAction.SERVE):
             await self._say(Refused(ask.number, step.retry_after))
             return
         if step.way is PassageAction.SERVE:
             self._answers.begin(task, request)
         await self._relay(ask, task, step)
-        group.passage.ended(task, time.monotonic(), time.monotonic() - begun)
+        self._passage.ended(task, time.monotonic(), time.monotonic() - begun)
 
     def take(self, message: Listen, payload: memoryview) -> Heard:
         """Another entry forwards a request with its first question, as here no scheduler brings it; raises NodeBusy."""
-        step = self._group.passage.take(message.order, self._group.load(), time.monotonic())
+        step = self._passage.take(message.order, self._group.load(), time.monotonic())
         if step.way is not PassageAction.SERVE:
             raise NodeBusy("this node takes no more", step.way.value, "Choose another node.")
         self._answers.begin(message.order, from_canonical_bytes(bytes(payload)))

@@ -121,7 +121,9 @@ class Member:
         elif isinstance(message, Ask):
             self._jobs.append(asyncio.create_task(self._ask(message)))
         elif isinstance(message, Look) and self._group is not None:
-            await self._line.send(Named(self._group.names, self._group.alive))
+            view, own = self._group.sharing.view, self._group.own
+            alive = sum(row.alive for name, row in view.members.rows() if name != own)
+            await self._line.send(Named(view.naming.identity, alive))
         elif isinstance(message, Finish):
             await self._line.send(self._counted())
             await self._leave()

@@ -1,4 +1,4 @@
-"""The payer's books of all tabs, and every voucher that was signed: written before it can be sent.
+"""The payer's books of all tabs, each with the newest voucher that was signed: written before it can be sent.
 
 A book changes by the rules of ``protocol.market.tabs`` alone, one step a transaction, with its newest voucher beside
 it. So a number is never given twice, whoever else works with the file, and no word goes back behind one that was sent.
@@ -25,8 +25,6 @@ from troth.protocol.market.types import Tab, TabState, Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
-KEPT_VOUCHERS = 256
-"""Of a tab. The newest says all; older ones are for whoever wonders how it came about."""
 _BEGINNING = re.compile(r"0x[0-9a-f]{1,64}")
 _COLUMNS = "id, chain_id, bank, factory, start_block, rpc, payer, payee, key, created, book, voucher, delivered, doubt"
 
@@ -166,11 +164,6 @@ class TabBooks:
         with self._store.writing():
             self._store.execute("UPDATE tabs SET doubt = ? WHERE id = ?", why, _name(identifier))
 
-    def vouchers(self, identifier: Hash32) -> list[Signed[Voucher]]:
-        """What was signed on a tab, oldest first."""
-        rows = self._store.execute("SELECT voucher FROM vouchers WHERE tab = ? ORDER BY number", _name(identifier))
-        return [_voucher(text) for (text,) in rows]
-
     def _put(self, record: OwnTab, book: PayerBook, key: Key) -> Signed[Voucher]:
         signed = sign(book.voucher, record.domain, key.secret)
         self._write(record, book, signed, delivered=False)
@@ -181,13 +174,6 @@ class TabBooks:
         self._store.execute("UPDATE tabs SET book = ?, voucher = ? WHERE id = ?", _book_text(book), text, name)
         if delivered:
             self._store.execute("UPDATE tabs SET delivered = ? WHERE id = ?", text, name)
-        self._store.execute("INSERT INTO vouchers (tab, voucher) VALUES (?, ?)", name, text)
-        self._store.execute(
-            "DELETE FROM vouchers WHERE tab = ? AND number <= (SELECT MAX(number) FROM vouchers WHERE tab = ?) - ?",
-            name,
-            name,
-            KEPT_VOUCHERS,
-        )
 
 
 def top_up_command(name: str, missing: int) -> str:

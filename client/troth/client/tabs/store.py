@@ -27,10 +27,6 @@ _SCHEMA = (
         created INTEGER NOT NULL, book TEXT NOT NULL, voucher TEXT, delivered TEXT NOT NULL DEFAULT '',
         doubt TEXT NOT NULL DEFAULT ''
     ) STRICT""",
-    """CREATE TABLE IF NOT EXISTS vouchers (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT NOT NULL REFERENCES tabs(id), voucher TEXT NOT NULL
-    ) STRICT""",
-    "CREATE INDEX IF NOT EXISTS vouchers_by_tab ON vouchers(tab, number)",
     """CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, tab TEXT NOT NULL REFERENCES tabs(id), sequence INTEGER NOT NULL,
         created INTEGER NOT NULL, phase TEXT NOT NULL, question TEXT NOT NULL, mode TEXT NOT NULL, most TEXT NOT NULL,

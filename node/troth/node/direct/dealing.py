@@ -15,8 +15,8 @@ from typing import Protocol
 
 from troth.node.direct.counters import Counters
 from troth.node.direct.order import EnteredOrder
-from troth.protocol.types import Address
-from troth.routing.forwarding.passage import Passage
+from troth.protocol.types import Address, Hash32
+from troth.routing.forwarding.forwarder import Forwarder
 
 AVOIDED_SECONDS = 3600.0
 MOST_AVOIDED = 4096
@@ -32,8 +32,8 @@ class DealingGroup(Protocol):
         """This node."""
 
     @property
-    def passage(self) -> Passage:
-        """What has entered here, and who has it."""
+    def forwarder(self) -> Forwarder:
+        """Who serves what, and what this node saw of it."""
 
     def is_member(self, sender: Address) -> bool:
         """Whether another node is in the group, by the chain."""
@@ -59,6 +59,8 @@ class EntryDealing:
     def __init__(self, group: DealingGroup, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self._group, self._counters, self._clock = group, counters, clock
         self._avoided: OrderedDict[tuple[Address, Address], float] = OrderedDict()
+        self._serving: dict[Hash32, Address] = {}
+        """Who has which order that entered here."""
 
     def ranked(self, order: EnteredOrder, scheduler: Address) -> Ranked:
         """Who should serve an order."""
@@ -69,15 +71,22 @@ class EntryDealing:
 
     def dealt(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
         """The scheduler admitted this node."""
-        path = ranked.path
-        step = self._group.passage.enter(order.order_id, path, len(order.prompt_tokens), [node], self._clock())
+        if order.order_id not in self._serving:
+            self._count(order, ranked, node)
         here, known = node == self._group.own, self._group.is_member(node)
         self._counters.way.labels(way="here" if here else "forwarded" if known else "stranger").inc()
-        self._counters.matched.inc(step.tokens)
 
     def ended(self, order: EnteredOrder, seconds: float | None) -> None:
-        """An order that was dealt is over: answered after so many seconds, or, without, not answered."""
-        self._group.passage.ended(order.order_id, self._clock(), seconds)
+        """An order is over: answered after so many seconds, or, without, not answered."""
+        node = self._serving.pop(order.order_id, None)
+        if node is not None:
+            self._group.forwarder.ended(node, self._clock(), seconds)
+
+    def _count(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
+        choice = self._group.forwarder.choose(ranked.path, len(order.prompt_tokens), [node], self._clock())
+        if choice is not None:
+            self._serving[order.order_id] = node
+            self._counters.matched.inc(choice.tokens)
 
     def contradicted(self, scheduler: Address, node: Address) -> None:
         """They told different answers, and one of them lied: this node is not wanted of that scheduler for a while."""

@@ -278,6 +278,7 @@ def text_config(folder: ModelFolder) -> Any:
         config = read.get_text_config(decoder=True)
         if not isinstance(config, PreTrainedConfig):
             raise TypeError(f"{type(read).__name__} has no part that writes text")
+        config.name_or_path = ""  # of the folder above: two readings of one model would seem to be two models
     except Exception as error:  # each family's own checks raise what they like
         raise ModelError("transformers does not read config.json", _shown(error), REMEDY) from error
     nested = folder.config.get("text_config")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from troth.node.errors import NodeBusy, NotAMember
-from troth.node.group.loads import Loads, load_of, load_part
+from troth.node.group.loads import Loads, load_part
 from troth.node.group.membership import GroupMembership
 from troth.node.group.sharing import Follow, Sharing
 from troth.overlay.relay.limits import TokenBucket
@@ -18,8 +18,8 @@ from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
 from troth.routing.forwarding.decision import Policy
+from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.forwarding.gated import Gated
-from troth.routing.forwarding.passage import Passage
 from troth.routing.prefixes.naming import packed
 from troth.routing.prefixes.update import LARGEST_UPDATE, NodeLoad
 from troth.transport.channel import Channel
@@ -74,33 +74,25 @@ class Group:
         self._membership, self._loads = membership, loads
         self._allowance = Allowance()
         self._took = 0
-        self._sharing = Sharing(
-            operator, membership, follow, self.load, reputation=reputation, policy=policy or Gated()
-        )
-        self.passage = Passage(self.own, self._sharing.forwarder)
+        self.sharing = Sharing(operator, membership, follow, self.load, reputation=reputation, policy=policy or Gated())
 
     @property
-    def names(self) -> bytes:
-        """4 bytes that tell the names of this moment from others: members with the same ones understand each other."""
-        return self._sharing.view.naming.identity
-
-    @property
-    def alive(self) -> int:
-        """The other members that were heard lately."""
-        return sum(row.alive for name, row in self._sharing.view.members.rows() if name != self.own)
+    def forwarder(self) -> Forwarder:
+        """Who serves what, and what this node saw of it."""
+        return self.sharing.forwarder
 
     def path(self, tokens: Sequence[int]) -> Sequence[tuple[int, int]]:
         """(name, tokens up to its end) of each chunk of a prompt that entered here, which is noted as such."""
         content = packed(tokens)
-        self._sharing.proposal.note(content)
+        self.sharing.proposal.note(content)
         self._loads.prompted(len(tokens))
-        self._sharing.refresh()
-        return tuple(self._sharing.view.naming.path(content))
+        self.sharing.refresh()
+        return tuple(self.sharing.view.naming.path(content))
 
     def ranking(self, path: Sequence[tuple[int, int]]) -> tuple[Address, ...]:
         """Members that may serve a prompt, this node among them, the best first; nothing is counted as sent."""
-        names = [name for name, _ in self._sharing.view.members.rows()]
-        return tuple(Address(name) for name in self._sharing.forwarder.ranked(path, names, time.monotonic()))
+        names = [name for name, _ in self.sharing.view.members.rows()]
+        return tuple(Address(name) for name in self.forwarder.ranked(path, names, time.monotonic()))
 
     def load(self) -> NodeLoad:
         """This node's own load, now."""
@@ -113,7 +105,7 @@ class Group:
     def took(self) -> None:
         """A task begins here, whoever sent it."""
         self._took = (self._took + 1) % 2**32
-        self._sharing.telling.took()
+        self.sharing.telling.took()
 
     def served(self, seconds: float) -> None:
         """A request was served here in so many seconds."""
@@ -121,14 +113,7 @@ class Group:
 
     def channel(self, node: Address) -> Channel:
         """The channel to a member; raises ChannelUnavailable, an OverlayError, for who is none."""
-        return self._sharing.telling.channel(node)
-
-    def acknowledged(self, node: Address, part: LoadPart, round_trip: float) -> None:
-        """A member has the request that was forwarded to it, and says how loaded it is; seconds there and back.
-
-        For the paper's forwarding (`scripts/bench forwarding real`): a running entry hears loads from `tell` alone.
-        """
-        self._sharing.forwarder.acknowledged(node, load_of(part), round_trip, time.monotonic())
+        return self.sharing.telling.channel(node)
 
     def is_member(self, sender: Address) -> bool:
         """Whether this node and the sender are in one group now, by the chain."""
@@ -147,15 +132,15 @@ class Group:
             raise NotAMember("the sender is in no group with this node", sender, "Check its registration.")
         self._allowance.keep(peers)
         self._allowance.take(sender, len(payload), time.monotonic())
-        asks = self._sharing.receive(sender, message, bytes(payload))
+        asks = self.sharing.receive(sender, message, bytes(payload))
         return Told(self.load_part(), whole=asks), b""
 
     async def run(self) -> None:
         """Tell, and keep what is known, until cancelled."""
         async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(self._sharing.cache.run())
-            jobs.create_task(self._sharing.run())
+            jobs.create_task(self.sharing.cache.run())
+            jobs.create_task(self.sharing.run())
 
     async def close(self) -> None:
         """End the channels."""
-        await self._sharing.telling.close()
+        await self.sharing.telling.close()

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
-
-KEPT_ELEMENTS = 1 << 22
-"""Link times that are laid out per layer in advance, 32 MiB; beyond that they are gathered on each choice."""
-FEW = 6
-"""Hosts per layer up to which plain Python beats arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +30,7 @@ class PipelineHost:
 
 
 class Graph:
-    """Hosts, sorted by name, laid out by layer. Immutable by custom: everything a choice needs that is no load.
+    """Hosts, sorted by name. Immutable by custom: everything a choice needs that is no load.
 
     `links[g, h]` are the seconds from host g to host h in the order of `hosts` given; infinite where no link is known.
     A host whose slice lies outside the model is left out, and a time that is none is infinite.
@@ -56,46 +49,11 @@ class Graph:
         self.seconds = times(np.array([host.layer_seconds for host in self.hosts], dtype=np.float64))
         self.entry = times(np.array([host.entry_seconds for host in self.hosts], dtype=np.float64))
         self.exit = times(np.array([host.exit_seconds for host in self.hosts], dtype=np.float64))
-        self.members = _members(self.hosts, self.layers)
-        self.uncovered = next((layer for layer, held in enumerate(self.members) if not held.size), None)
-        self.narrow = max((held.size for held in self.members), default=0) <= FEW
-        self.flat = np.concatenate(self.members) if self.members else np.empty(0, dtype=np.intp)
-        self.offsets = np.cumsum([0, *(held.size for held in self.members)]).tolist()
-        self.lay_out()
+        self.uncovered = next((layer for layer in range(self.layers) if not self._is_hosted(layer)), None)
+        """The first layer that nobody hosts."""
 
-    def lay_out(self) -> None:
-        """Arrange the links as the sweep reads them: lists where `narrow`, else an array for each layer."""
-        self._arrivals, self.nearest = self._laid_out()
-        self.rows: list[list[float]] = self.links.tolist() if self.narrow else []
-        self.member_lists: list[list[int]] = [held.tolist() for held in self.members] if self.narrow else []
-
-    def arrivals(self, layer: int) -> Floats:
-        """Seconds into each host of `layer` (rows) from each host of the layer before (columns)."""
-        if self._arrivals:
-            return self._arrivals[layer]
-        return self._between(self.members[layer - 1], self.members[layer])
-
-    def _between(self, before: Places, after: Places) -> Floats:
-        return np.ascontiguousarray(self.links[np.ix_(before, after)].T)
-
-    def _laid_out(self) -> tuple[list[Floats], list[Floats | None]]:
-        """Arrivals per layer, one array for all layers that the same hosts pass among themselves; and for those the
-        least seconds into each host from any other."""
-        keys = [(before.tobytes(), after.tobytes()) for before, after in pairwise(self.members)]
-        pairs = dict(zip(keys, pairwise(self.members), strict=True))
-        elements = sum(before.size * after.size for before, after in pairs.values())
-        if self.uncovered is not None or self.narrow or elements > KEPT_ELEMENTS:
-            return [], [None] * self.layers
-        laid = {key: self._between(*pair) for key, pair in pairs.items()}
-        nearest = {key: _off_diagonal_minimum(laid[key]) for key in pairs if key[0] == key[1]}
-        return [np.empty((0, 0)), *(laid[key] for key in keys)], [None, *(nearest.get(key) for key in keys)]
-
-
-def _off_diagonal_minimum(square: Floats) -> Floats:
-    others = square.copy()
-    np.fill_diagonal(others, np.inf)
-    least: Floats = others.min(axis=1)
-    return least
+    def _is_hosted(self, layer: int) -> bool:
+        return any(host.first <= layer < host.end for host in self.hosts)
 
 
 def times(seconds: Floats) -> Floats:
@@ -108,11 +66,3 @@ def relayed(hosts: Sequence[PipelineHost]) -> Floats:
     out = np.array([host.exit_seconds for host in hosts], dtype=np.float64)
     into = np.array([host.entry_seconds for host in hosts], dtype=np.float64)
     return out[:, None] + into[None, :]
-
-
-def _members(hosts: Sequence[PipelineHost], layers: int) -> list[Places]:
-    held: list[list[int]] = [[] for _ in range(layers)]
-    for place, host in enumerate(hosts):
-        for layer in range(host.first, host.end):
-            held[layer].append(place)
-    return [np.array(places, dtype=np.intp) for places in held]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.routing.pipelines.graph import Floats, Graph, PipelineHost, relayed, times
+from troth.routing.pipelines.graph import Floats, Graph, PipelineHost, relayed
 
 EXPIRY_SECONDS = 6.0
 """Reports come every 1 to 2 s: three may be lost before a machine is out."""
@@ -88,17 +88,11 @@ class LiveMap:
         if row is not None:
             self._stamps[row, :] = self._stamps[:, row] = -math.inf
 
-    def graph(self, layers: int, now: float, through_scheduler: bool = False) -> Graph:
-        """What has not expired. A link counts with the slower of its two reports, and not at all without one.
-
-        `through_scheduler`: states travel by the scheduler, so links between machines do not matter.
-        """
-        hosts = [report.host for at, report in self._reports.values() if now - at <= self._expiry]
-        if through_scheduler:
-            return Graph(hosts, relayed(hosts), layers)
-        rows = np.array([self._rows[host.name] for host in hosts], dtype=np.intp)
-        fresh = now - self._stamps[np.ix_(rows, rows)] <= self._link_expiry
-        return Graph(hosts, _slower(np.where(fresh, self._seconds[np.ix_(rows, rows)], math.nan)), layers)
+    def graph(self, layers: int, now: float) -> Graph:
+        """The machines of `hosts`; the scheduler carries states from one to the next, so links between them do not
+        count."""
+        hosts = list(self.hosts(now).values())
+        return Graph(hosts, relayed(hosts), layers)
 
     def hosts(self, now: float) -> dict[str, PipelineHost]:
         """The machines whose reports have not expired, by name."""
@@ -166,8 +160,3 @@ class FreshLinks(Mapping[tuple[str, str], float]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _slower(seconds: Floats) -> Floats:
-    """The slower of both directions; the only one where one is missing; infinite where both are."""
-    return times(np.fmax(seconds, seconds.T))

@@ -1,16 +1,14 @@
-"""Choosing pipelines under load: the fastest path, or the fastest whole plan, held until its request ends."""
+"""Choosing pipelines under load: the fastest of those drawn, held until its request ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 from troth.routing.pipelines.drawn import SegmentDraw, fastest_drawn
 from troth.routing.pipelines.graph import Floats, Graph
-from troth.routing.pipelines.sweep import fastest
 from troth.routing.placement.plan import Slice
 
 LOAD_SLOPE = 0.1
@@ -32,27 +30,6 @@ class Route:
     def names(self) -> tuple[str, ...]:
         """Each machine once, in the order in which it first serves."""
         return tuple(dict.fromkeys(segment.name for segment in self.segments))
-
-
-def merged(names: Sequence[str]) -> tuple[Slice, ...]:
-    """One segment for each run of layers on the same machine; `names` has one for each layer."""
-    segments: list[Slice] = []
-    first = 0
-    for name, run in groupby(names):
-        end = first + len(list(run))
-        segments.append(Slice(name, first, end))
-        first = end
-    return tuple(segments)
-
-
-def fastest_whole(graph: Graph, seconds: Floats, pipelines: Iterable[Sequence[Slice]]) -> Route | None:
-    """The pipeline whose stages take the least, links included; None where each has a stage that may not serve."""
-    best: Route | None = None
-    for stages in pipelines:
-        found = fastest_drawn(graph, seconds, [SegmentDraw(stage.first, stage.end, (stage.name,)) for stage in stages])
-        if found is not None and (best is None or found[0] < best.seconds):
-            best = Route(tuple(stages), found[0])
-    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,38 +61,26 @@ class Router:
         for held in self._running.values():
             self._take(held.names, held.tokens, 1)
 
-    def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw] | None = None) -> Route:
-        """The fastest pipeline with room for `tokens` at each machine, reserved for `request` until `release`.
+    def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw]) -> Route:
+        """The fastest pipeline among those drawn with room for `tokens` at each machine, reserved until `release`.
 
-        Among the candidates of `draws` if given, as in schedulers; else free over all slices, as in Parallax and the
-        benchmarks. A request that already runs keeps what it has and gets no second pipeline.
+        A request that already runs keeps what it has and gets no second pipeline.
         """
         refusal = self._refusal(request, tokens)
         if refusal:
             return Route((), 0.0, refusal)
-        return self._reserved(request, tokens, self._fastest(self._able_seconds(tokens), draws))
-
-    def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Route:
-        """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free one if none has.
-
-        A research figure: schedulers choose among those drawn. Requests that share their whole pipeline share batches
-        from the first stage to the last. Free pipelines that differ in a stage arrive there at different times, and
-        each batch reads the weights again.
-        """
-        refusal = self._refusal(request, tokens)
-        if refusal:
-            return Route((), 0.0, refusal)
-        seconds = self._able_seconds(tokens)
-        whole = fastest_whole(self._graph, seconds, pipelines)
-        return self._reserved(request, tokens, whole or self._fastest(seconds, None))
+        found = fastest_drawn(self._graph, self._able_seconds(tokens), draws)
+        if found is None:
+            return Route((), 0.0, "Some segment has no drawn candidate with room that the one before can reach.")
+        parts = tuple(Slice(name, draw.first, draw.end) for name, draw in zip(found[1], draws, strict=True))
+        return self._reserved(request, tokens, Route(parts, found[0]))
 
     def _able_seconds(self, tokens: int) -> Floats:
         return np.where(self._free >= tokens, self.layer_seconds(), np.inf)
 
     def _reserved(self, request: str, tokens: int, pipeline: Route) -> Route:
-        if pipeline.segments:
-            self._running[request] = Reservation(pipeline.names, tokens)
-            self._take(pipeline.names, tokens, 1)
+        self._running[request] = Reservation(pipeline.names, tokens)
+        self._take(pipeline.names, tokens, 1)
         return pipeline
 
     def release(self, request: str) -> bool:
@@ -151,17 +116,3 @@ class Router:
         if self._graph.uncovered is not None:
             return f"Nobody hosts layer {self._graph.uncovered}: place the slices again."
         return ""
-
-    def _fastest(self, seconds: Floats, draws: Sequence[SegmentDraw] | None) -> Route:
-        if draws is not None:
-            among = fastest_drawn(self._graph, seconds, draws)
-            if among is None:
-                return Route((), 0.0, "Some segment has no drawn candidate with room that the one before can reach.")
-            parts = tuple(Slice(name, draw.first, draw.end) for name, draw in zip(among[1], draws, strict=True))
-            return Route(parts, among[0])
-        path = fastest(self._graph, seconds)
-        if path is None:
-            return Route(
-                (), 0.0, "No pipeline of machines with room for the request connects the first layer to the last."
-            )
-        return Route(merged([self._graph.hosts[place].name for place in path[1]]), path[0])

@@ -84,7 +84,7 @@ class ClassPool:
         self._clock = clock
         self.live = LiveMap(EXPIRY_SECONDS, link_expiry_seconds=LINK_EXPIRY_SECONDS)
         self.measurements = NodeMeasurements()
-        self.router = Router(self.live.graph(shape.layers, 0.0, through_scheduler=True))
+        self.router = Router(self.live.graph(shape.layers, 0.0))
         self._routed: dict[str, PipelineHost] = {}
         self.decision = PlacementDecision((), "")
         self.offered: Ends = ()
@@ -246,7 +246,7 @@ class ClassPool:
         hosts = self.live.hosts(now)
         if hosts != self._routed:
             # Orders are many, reports few; where the scheduler carries the states, the graph is of hosts alone.
-            self.router.refresh(self.live.graph(self._shape.layers, now, through_scheduler=True))
+            self.router.refresh(self.live.graph(self._shape.layers, now))
             self._routed = hosts
         return self.router.choose(request, tokens, draws)
 

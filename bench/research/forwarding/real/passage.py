@@ -5,8 +5,7 @@ node that answers "busy" has not taken the request: the entry chooses once more,
 that takes the mark off can play the user towards a third; each honest node still forwards a request once, and one that
 comes back to a node that had it is refused.
 
-A running entry sends no request on, since the scheduler's draw decides who serves: it calls `enter` with the node that
-was admitted, and `ended`. `busy` and `take` are research figures (`scripts/bench forwarding real`).
+A running entry sends no request on, since the scheduler's draw decides who serves (`troth.node.direct.dealing`).
 """
 
 from __future__ import annotations
