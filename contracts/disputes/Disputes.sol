@@ -36,8 +36,8 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     uint256 private constant MOST_STRIDE = 5;
     /// @dev Nudges of which the accused may choose one.
     uint8 private constant NUDGES = 8;
-    /// @dev Turns of the longest dispute: 15 levels over all tensors and 33 in one, shown by five, the signed row asked for
-    ///      and given, the parts of a sum asked for and given, and the end.
+    /// @dev No dispute has more turns: 15 levels over all tensors and 33 in one (a tensor has 26 at most), shown by five, the
+    ///      signed row asked for and given, the parts of a sum asked for and given, and the end.
     uint256 private constant MOST_TURNS = 26;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
     uint256 private constant BOND_GAS = 1_000_000;

@@ -36,7 +36,7 @@ interface ICourt {
     /// @notice A second round: no reviewers, commitments, seed or callers; `bond` is what is left of it.
     event CaseRestarted(bytes32 indexed caseId, uint8 round, uint96 bond);
     event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
-    /// @notice An outcome between the cuts was added to an owner's pool.
+    /// @notice A refund was added to an owner's pool: for a rejection between the cuts, or in a Doubt for one beyond them.
     event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);
 
     error CaseUnderWay(bytes32 caseId);

@@ -77,7 +77,7 @@ struct Row {
     bytes32 previous;
 }
 
-/// @notice What a node signs at the end of its part; only this can convict it.
+/// @notice What a node signs at the end of its part; in court only this can convict it.
 /// @param inputHead chain head of the rows it read, the output head of the segment before; the first one's is the request hash
 /// @param outputHead chain head of the rows it gave
 /// @param prompt positions computed from the prompt; cached: of it taken from a cache; written: tokens it wrote
