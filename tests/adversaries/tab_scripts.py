@@ -14,7 +14,7 @@ from adversaries.on_chain import record_of, tab_of, try_call
 from adversaries.plan import key_of
 from adversaries.registry import NEW_CLIENT
 from adversaries.steps import calls_of, paid_word, placed, stop_programs, tab_secret
-from adversaries.trial import Trial
+from adversaries.trial import LOOK_SECONDS, TRIAL_SECONDS, Trial
 from troth.chain.keystore import Key
 from troth.client.home import Home
 from troth.client.orders.calls import SchedulerRefusal
@@ -118,7 +118,7 @@ async def orders_while_closing(trial: Trial) -> None:
     _, entry = await placed(trial)
     await trial.network.stage.send(trial.client.key, Part.BANK, "close", tab_of(trial))
     await trial.network.follower.catch_up()
-    await asyncio.sleep(1.0)  # the scheduler follows a block later
+    await _scheduler_knows(trial, trial.network.follower.block)
     submission = entry.submission
     assert submission is not None
     trial.note_answered()
@@ -261,6 +261,13 @@ def _more(word: Voucher) -> Voucher:
 async def _redeem(trial: Trial, word: Signed[Voucher]) -> None:
     arguments = (tab_of(trial), word.message, word.signature)
     await try_call(trial, key_of("stranger"), Part.BANK, "redeem", *arguments)
+
+
+async def _scheduler_knows(trial: Trial, block: int) -> None:
+    calls = (await calls_of(trial))._calls
+    async with asyncio.timeout(TRIAL_SECONDS):
+        while (await calls.get("/v1/info"))["block"] < block:  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _submit(trial: Trial, submission: Submission) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.chain_scene import ChainScene
+from support.summons_duty import worked_off
 from support.tabs_stage import PARAMETERS, execution_class_of, following, tabs_stage
 
 from troth.audit.evidence.source import Source
@@ -58,7 +59,7 @@ class Scene(ChainScene):
     async def look(self) -> None:
         duty = SummonsDuty(self.orders)
         await duty.look()
-        await duty.settled()
+        await worked_off(duty)
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.engine.wide_products import multiplies_bfloat16  # noqa: E402
+from troth.node.judging.verdicts import Judgement  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -53,6 +54,7 @@ GROUPS = partial(tampering.rounded, bits=8, group=32)
 ATTENTION = partial(tampering.rounded_weights, rule=GROUPS, part="self_attn")
 CACHE = partial(tampering.integer_cache, bits=8, group=32)
 THIRD = partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3)
+Cheat = Callable[[Stack], None]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,30 @@ def engine(folder: ModelFolder) -> Iterator[TorchEngine]:
     made = TorchEngine(folder, WHOLE, 1)
     yield made
     asyncio.run(made.close())
+
+
+class Judgements:
+    """What a verifier says of a cheat's rows: each text, cheat and version of the rules is judged once."""
+
+    def __init__(self, folder: ModelFolder, engine: TorchEngine) -> None:
+        self._folder, self._engine = folder, engine
+        self._rows: dict[tuple[str, Cheat], np.ndarray] = {}
+        self._found: dict[tuple[str, Cheat, int], Judgement] = {}
+
+    async def of(self, text: str, cheat: Cheat, version: int) -> Judgement:
+        tokens = tokens_of(self._folder, text)
+        assert len(tokens) > WRITTEN
+        if (text, cheat) not in self._rows:
+            self._rows[text, cheat] = cheated(self._folder, tokens, cheat)
+        if (text, cheat, version) not in self._found:
+            rules, claimed = rules_of(self._folder, version), self._rows[text, cheat]
+            self._found[text, cheat, version] = await judged(self._engine, rules, tokens, claimed)
+        return self._found[text, cheat, version]
+
+
+@pytest.fixture(scope="module")
+def judgements(folder: ModelFolder, engine: TorchEngine) -> Judgements:
+    return Judgements(folder, engine)
 
 
 def rules_of(folder: ModelFolder, version: int) -> Any:
@@ -95,47 +121,36 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
-async def test_a_slow_cheat_is_refused_by_one_task(
-    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
-) -> None:
+async def test_a_slow_cheat_is_refused_by_one_task(judgements: Judgements, change: Cheat) -> None:
     """By the sixth rules a court takes no stake for it, since honest nodes may be as far away on prompts that a client
     types; by the eighth it does beyond the second cut, where no shaken run is."""
-    tokens = tokens_of(folder, TEXT)
-    assert len(tokens) > WRITTEN
-    claimed = cheated(folder, tokens, change)
-    assert not (await judged(engine, rules_of(folder, 5), tokens, claimed)).refused, "older rules do not see it"
-    found = await judged(engine, rules_of(folder, 6), tokens, claimed)
+    assert not (await judgements.of(TEXT, change, 5)).refused, "older rules do not see it"
+    found = await judgements.of(TEXT, change, 6)
     assert found.refused
     assert not found.for_a_court
     assert found.states.score < found.states.cut
     assert found.states.held < 1 < found.states.excess
-    newest = await judged(engine, rules_of(folder, EIGHTH_RULES), tokens, claimed)
+    newest = await judgements.of(TEXT, change, EIGHTH_RULES)
     assert 1 < newest.states.held == newest.states.excess
     assert (newest.refused, newest.for_a_court) == (True, newest.states.held > SECOND_CUT / 1e6)
 
 
 async def test_over_several_tasks_the_weakest_stands_out_from_honest_nodes(
-    folder: ModelFolder, engine: TorchEngine
+    folder: ModelFolder, engine: TorchEngine, judgements: Judgements
 ) -> None:
     """One task refuses it, or does not; no honest node is as near to the cut once."""
     rules, cheats, honest = rules_of(folder, 6), [], []
     for text in TEXTS:
         tokens = tokens_of(folder, text)
-        assert len(tokens) > WRITTEN
-        cheats.append((await judged(engine, rules, tokens, cheated(folder, tokens, CACHE))).states.excess)
+        cheats.append((await judgements.of(text, CACHE, 6)).states.excess)
         honest.append((await judged(engine, rules, tokens, await decoded(engine, tokens))).states.excess)
     assert max(honest) < 0.5 < 0.75 < float(np.mean(cheats)), (honest, cheats)
 
 
-async def test_int8_in_a_third_of_the_layers_costs_stake_over_several_tasks(
-    folder: ModelFolder, engine: TorchEngine
-) -> None:
+async def test_int8_in_a_third_of_the_layers_costs_stake_over_several_tasks(judgements: Judgements) -> None:
     """What shaken runs draw decides in some texts: of eight draws the first text was beyond the second cut in six, the
     second in none, and the others in all."""
-    rules, found = rules_of(folder, EIGHTH_RULES), []
-    for text in TEXTS:
-        tokens = tokens_of(folder, text)
-        found.append(await judged(engine, rules, tokens, cheated(folder, tokens, THIRD)))
+    found = [await judgements.of(text, THIRD, EIGHTH_RULES) for text in TEXTS]
     held = [one.states.held for one in found]
     assert all(one.refused for one in found)
     assert sum(one.for_a_court for one in found) >= len(TEXTS) / 2, held

@@ -213,14 +213,14 @@ async def test_a_port_that_an_earlier_process_could_not_have_is_left_to_the_late
         failing.set()
         with pytest.raises(TunnelRefused, match="cannot listen"):
             await earlier
-        assert lending.tunnels.attended(lending.port)
+        assert lending.lets_in()
         assert await lending.tunnels._lend(NODE.address, lending.port, 2) is later
 
 
 async def test_the_port_is_closed_when_the_node_is_gone(tmp_path: Path) -> None:
     async with reached(tmp_path) as (lending, behind, tunnel):
         await tunnel.close()
-        await eventually(lambda: not lending.tunnels.attended(lending.port))
+        await eventually(lambda: not lending.lets_in())
         with pytest.raises(ChannelUnavailable):
             await behind.channel(lending.endpoint).open()
 

@@ -58,4 +58,9 @@ class Lending:
                 yield
 
     async def attended(self, node: Operator = NODE) -> None:
-        await eventually(lambda: self.tunnels.attended(self.ports[node.address]))
+        await eventually(lambda: self.lets_in(node))
+
+    def lets_in(self, node: Operator = NODE) -> bool:
+        """Whether a node's visitors are let in."""
+        lent = self.tunnels._lent.values()
+        return any(one.port == self.ports[node.address] and one.listening is not None for one in lent)

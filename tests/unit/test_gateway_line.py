@@ -29,7 +29,7 @@ class Places:
             if self.closing:
                 raise NotReady("The gateway is stopping", "", "", "gateway")
             if not self.free:
-                raise TooMany("All places are taken", "1", 5)
+                raise TooMany("All places are taken", "1")
             self.free -= 1
             self.started.append(name)
             return DONE

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 from support.market_logs import META
+from support.summons_duty import worked_off
 from support.tab_scene import CLIENT_TAB, DOMAIN, TabScene, called, history_of, verifiers_of
 from support.tabs_stage import PARAMETERS
 
@@ -91,7 +92,7 @@ def summons(scene: Scene, asked: Any, kind: SummonsKind) -> Any:
 async def look(scene: Scene) -> None:
     duty = SummonsDuty(scene.orders)
     await duty.look()
-    await duty.settled()
+    await worked_off(duty)
 
 
 async def test_a_scheduler_without_records_goes_on_with_its_nodes(scene: Scene) -> None:

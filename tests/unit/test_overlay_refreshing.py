@@ -29,7 +29,7 @@ class Directory:
 
 @pytest.fixture(autouse=True)
 def opening(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def opened(_circuits: Any, destination: Any, _threshold: Any) -> Any:
+    async def opened(_circuits: Any, destination: Any) -> Any:
         return f"session with {destination}"
 
     monkeypatch.setattr(module, "opened", opened)

@@ -11,6 +11,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 from support.market_logs import META
+from support.summons_duty import worked_off
 from support.tab_scene import CLIENT_TAB, DOMAIN, TabScene, called, history_of, verifiers_of
 from support.tabs_stage import PARAMETERS
 
@@ -76,7 +77,7 @@ def summoned(scene: TabScene, asked: Any, kind: SummonsKind, **changes: Any) -> 
 async def look(scene: TabScene) -> None:
     duty = SummonsDuty(scene.orders)
     await duty.look()
-    await duty.settled()
+    await worked_off(duty)
 
 
 async def test_a_summons_for_results_is_answered_with_a_draw_as_new_as_it(scene: TabScene) -> None:

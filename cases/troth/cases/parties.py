@@ -73,10 +73,9 @@ class Holders(Protocol):
 class ChannelParties:
     """Parties and holders at the endpoints that the registry knows. Close it."""
 
-    def __init__(self, operator: Operator, state: Callable[[], State], patience: ChannelPatience = PATIENCE) -> None:
+    def __init__(self, operator: Operator, state: Callable[[], State]) -> None:
         self._operator = operator
         self._state = state
-        self._patience = patience
         self._channels: OrderedDict[Address, Channel] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -174,7 +173,7 @@ class ChannelParties:
             if held is not None:
                 self._close_later(held)
             held = self._channels[party] = Channel(
-                known.endpoint, known.tls_key_hash, self._operator, party, patience=self._patience, path=PATH
+                known.endpoint, known.tls_key_hash, self._operator, party, patience=PATIENCE, path=PATH
             )
         self._channels.move_to_end(party)
         while len(self._channels) > MOST_CHANNELS:

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from troth.protocol.types import Address
 from troth.protocol.wire import Failure, Frame, Request, decode_frame, encode_frame
 from troth.transport.channel_server import HELLO_HEADER, PATH
-from troth.transport.envelope import OVERHEAD, Clock, EnvelopeKind, NonceSequence, check, seal, take_apart
+from troth.transport.envelope import OVERHEAD, EnvelopeKind, NonceSequence, check, seal, take_apart
 from troth.transport.errors import (
     ChannelTimeout,
     ChannelUnavailable,
@@ -69,7 +69,6 @@ class Channel:
         recipient: Address,
         *,
         patience: ChannelPatience | None = None,
-        clock: Clock = time.time,
         path: str = PATH,
     ) -> None:
         if not endpoint.startswith("https://"):
@@ -81,7 +80,6 @@ class Channel:
         self._tls = pinned_context(tls_key_hash)
         self._operator = operator
         self._patience = patience or ChannelPatience()
-        self._clock = clock
         self._nonces = NonceSequence()
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -205,7 +203,7 @@ class Channel:
             await reader
 
     def _seal(self, kind: EnvelopeKind, nonce: bytes, content: bytes) -> bytes:
-        return seal(self._operator, self.recipient, kind, nonce, content, now=int(self._clock()))
+        return seal(self._operator, self.recipient, kind, nonce, content, now=int(time.time()))
 
     async def _dial(self) -> ClientConnection:
         hello = f"{self._operator.address} {self._seal(EnvelopeKind.HELLO, self._nonces.next(), b'').hex()}"
@@ -264,7 +262,7 @@ class Channel:
             if self._unasked > UNASKED_LIMIT:
                 raise MalformedEnvelope("Answers came that nobody asked for", self._unasked)
             return
-        await beside(len(frame), check, sealed, self.recipient, self._operator, int(self._clock()))
+        await beside(len(frame), check, sealed, self.recipient, self._operator, int(time.time()))
         if sealed.kind is EnvelopeKind.REPLY and not answer.done():
             self._unasked = 0
             answer.set_result(sealed.content)

@@ -154,10 +154,6 @@ class TunnelServer:
         """Connections that pass through here now."""
         return sum(len(lent.visitors) for lent in self._lent.values())
 
-    def attended(self, port: int) -> bool:
-        """Whether a node's visitors are let in at a port."""
-        return any(lent.port == port and lent.listening is not None for lent in self._lent.values())
-
     def mount(self, app: FastAPI) -> None:
         """Serve the nodes' side."""
         self._channel.mount(app)

@@ -14,7 +14,7 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from troth.client.direct.nodes import NodeChoice
@@ -35,15 +35,13 @@ MOST_ORDERS = 4096
 class Prefixes:
     """A bounded memory; what was remembered longest ago goes first."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST_KEPT) -> None:
-        self._clock = clock
-        self._most = most
+    def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._kept: OrderedDict[bytes, tuple[Address, float]] = OrderedDict()
 
     def near(self, tokens: Sequence[int]) -> Address | None:
         """The node that served the longest beginning of these tokens; None if that is not known."""
-        now, found = self._clock(), None
+        now, found = time.monotonic(), None
         for digest in self._digests(tokens):
             kept = self._kept.get(digest)
             if kept is not None and kept[1] > now:
@@ -54,8 +52,8 @@ class Prefixes:
         """This node has these tokens, prompt and answer, in its cache."""
         for digest in self._digests(tokens):
             self._kept.pop(digest, None)
-            self._kept[digest] = (node, self._clock() + KEPT_SECONDS)
-        while len(self._kept) > self._most:
+            self._kept[digest] = (node, time.monotonic() + KEPT_SECONDS)
+        while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
 
     def forget(self, node: Address) -> None:
@@ -77,10 +75,10 @@ class Prefixes:
 class Entrance:
     """Chooses nodes, and remembers where each order entered, so that its check goes the same way."""
 
-    def __init__(self, choice: NodeChoice, ways: SchedulerWays, prefixes: Prefixes | None = None) -> None:
+    def __init__(self, choice: NodeChoice, ways: SchedulerWays) -> None:
         self._choice = choice
         self._ways = ways
-        self._prefixes = prefixes or Prefixes()
+        self._prefixes = Prefixes()
         self._entered: OrderedDict[Hash32, Address] = OrderedDict()
 
     def enter(self, order: Hash32, wanted: Hash32, prompt: Sequence[int]) -> Address | None:

@@ -44,16 +44,15 @@ class NodeChoice:
         nodes: those that may be entered for a class, by the list and the chain that hold now.
     """
 
-    def __init__(self, nodes: Callable[[Hash32], Collection[Address]], clock: Callable[[], float] = time.monotonic):
+    def __init__(self, nodes: Callable[[Hash32], Collection[Address]]) -> None:
         self._nodes = nodes
-        self._clock = clock
         self._shunned: dict[Address, float] = {}
         self._random = secrets.SystemRandom()
 
     def one(self, wanted: Hash32, near: Address | None = None) -> Address | None:
         """A node that has not failed of late, ``near`` if it is one of them; None where there is none."""
         # Not by load or distance: what all clients can see would lead all of them to the same node.
-        found = [node for node in self._nodes(wanted) if self._shunned.get(node, 0.0) <= self._clock()]
+        found = [node for node in self._nodes(wanted) if self._shunned.get(node, 0.0) <= time.monotonic()]
         if not found:
             return None
         return near if near is not None and near in found else self._random.choice(sorted(found))
@@ -61,6 +60,6 @@ class NodeChoice:
     def failed(self, node: Address) -> None:
         """It could not be reached, did not answer to the end, or said what is not so."""
         self._shunned.pop(node, None)
-        self._shunned[node] = self._clock() + SHUNNED_SECONDS
+        self._shunned[node] = time.monotonic() + SHUNNED_SECONDS
         while len(self._shunned) > MOST_SHUNNED:
             del self._shunned[next(iter(self._shunned))]

@@ -33,9 +33,8 @@ Opening = Callable[[Address, Address], SchedulerWay]
 class SchedulerWays:
     """Use `to` for each request, and `close` at the end."""
 
-    def __init__(self, opening: Opening, most: int = MOST_WAYS) -> None:
+    def __init__(self, opening: Opening) -> None:
         self._opening = opening
-        self._most = most
         self._ways: OrderedDict[tuple[Address, Address], SchedulerWay] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -67,7 +66,7 @@ class SchedulerWays:
 
     def _trim(self) -> None:
         idle = [name for name, way in self._ways.items() if not way.users]
-        for name in idle[: max(0, len(self._ways) - self._most)]:
+        for name in idle[: max(0, len(self._ways) - MOST_WAYS)]:
             self._give_up(name)
 
     def _give_up(self, name: tuple[Address, Address]) -> None:

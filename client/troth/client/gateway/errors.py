@@ -24,6 +24,9 @@ from typing import Any, ClassVar
 
 from troth.client.errors import ClientError
 
+RETRY_AFTER = 5
+"""Seconds until a place may be free."""
+
 RETRY_SECONDS = 2
 """After which a scheduler that was busy, or out of reach, may be asked again."""
 
@@ -146,13 +149,12 @@ class TooMany(GatewayRefusal):
     kind = "rate_limit_error"
     default_code = "rate_limit_exceeded"
 
-    def __init__(self, what: str, value: object, retry_after: int) -> None:
-        super().__init__(what, value, f"Try again in {retry_after} s.", troth={"charged": False, "retry_free": True})
-        self.retry_after = retry_after
+    def __init__(self, what: str, value: object) -> None:
+        super().__init__(what, value, f"Try again in {RETRY_AFTER} s.", troth={"charged": False, "retry_free": True})
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"retry-after": str(self.retry_after)}
+        return {"retry-after": str(RETRY_AFTER)}
 
 
 class PaymentRequired(GatewayRefusal):

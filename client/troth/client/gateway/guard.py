@@ -28,7 +28,6 @@ CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
 """Names by which a container reaches the machine that it runs on."""
 MOST_FOLLOWED = 64
 """Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
-RETRY_AFTER = 5
 
 
 def access_key(path: Path) -> str:

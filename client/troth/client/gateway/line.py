@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import TooMany
-from troth.client.gateway.guard import RETRY_AFTER
 
 LINE_SECONDS = 300.0
 """How long a request waits for a place; programs wait longer for an answer, most of them ten minutes."""
@@ -44,7 +43,7 @@ class WaitingLine:
                 if not self._seconds:
                     raise
         if len(self._waiting) >= self._most:
-            raise TooMany("All places are taken, and the line is full", f"{self._most} requests wait", RETRY_AFTER)
+            raise TooMany("All places are taken, and the line is full", f"{self._most} requests wait")
         mine = object()
         self._waiting.append(mine)
         try:
@@ -74,4 +73,4 @@ class WaitingLine:
                     if now >= began + self._seconds:
                         raise
             elif now >= began + self._seconds:
-                raise TooMany("All places are taken", f"{len(self._waiting)} requests wait", RETRY_AFTER)
+                raise TooMany("All places are taken", f"{len(self._waiting)} requests wait")

@@ -19,7 +19,7 @@ from troth.client.gateway.errors import (
     Unsupported,
 )
 from troth.client.gateway.failures import refusal_of
-from troth.client.gateway.guard import MOST_FOLLOWED, RETRY_AFTER
+from troth.client.gateway.guard import MOST_FOLLOWED
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.request import MOST_CHOICES
@@ -67,7 +67,7 @@ class Questions:
             what = f"This gateway answers at most {self._most} orders at a time, and each choice is one"
             raise Unsupported(what, count, "Ask for fewer choices, or raise --concurrent.", param="n")
         if self._taken + count > self._most or len(self._running) + count > MOST_FOLLOWED:
-            raise TooMany("All places are taken", f"{self._taken} orders are being answered", RETRY_AFTER)
+            raise TooMany("All places are taken", f"{self._taken} orders are being answered")
         self._taken += count
         self._metrics.running.set(self._taken)
         return count

@@ -38,16 +38,12 @@ class Prober:
 
     Args:
         private: whether addresses outside the internet (loopback, 10.0.0.0/8 and so on) may be listed and connected to.
-        pause: seconds before somebody is asked once more.
     """
 
-    def __init__(
-        self, lately: float, *, private: bool, seconds: float = PROBE_SECONDS, pause: float = PAUSE_SECONDS
-    ) -> None:
+    def __init__(self, lately: float, *, private: bool, seconds: float = PROBE_SECONDS) -> None:
         self._lately = lately
         self._private = private
         self._seconds = seconds
-        self._pause = pause
         self._answered: OrderedDict[_Key, float] = OrderedDict()
         self._silent: OrderedDict[_Key, float] = OrderedDict()
         self._at_once = asyncio.Semaphore(AT_ONCE)
@@ -87,7 +83,7 @@ class Prober:
         try:
             await self._once(entry)
         except Unreachable:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(PAUSE_SECONDS)
             # Behind whoever waits already: a silent crowd's second probes delay nobody's first.
             await self._once(entry)
 

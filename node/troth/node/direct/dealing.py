@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,8 +56,8 @@ class Ranked:
 class EntryDealing:
     """Orders that enter here and who serves them; time is that of the group."""
 
-    def __init__(self, group: DealingGroup, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
-        self._group, self._counters, self._clock = group, counters, clock
+    def __init__(self, group: DealingGroup, counters: Counters) -> None:
+        self._group, self._counters = group, counters
         self._avoided: OrderedDict[tuple[Address, Address], float] = OrderedDict()
         self._serving: dict[Hash32, Address] = {}
         """Who has which order that entered here."""
@@ -65,7 +65,7 @@ class EntryDealing:
     def ranked(self, order: EnteredOrder, scheduler: Address) -> Ranked:
         """Who should serve an order."""
         with self._counters.spent("decision"):
-            path, now = self._group.path(order.prompt_tokens), self._clock()
+            path, now = self._group.path(order.prompt_tokens), time.monotonic()
             kept = [node for node in self._group.ranking(path) if self._avoided.get((scheduler, node), now) <= now]
             return Ranked(path, tuple(kept[:MOST_PREFERRED]))
 
@@ -80,10 +80,10 @@ class EntryDealing:
         """An order is over: answered after so many seconds, or, without, not answered."""
         node = self._serving.pop(order.order_id, None)
         if node is not None:
-            self._group.forwarder.ended(node, self._clock(), seconds)
+            self._group.forwarder.ended(node, time.monotonic(), seconds)
 
     def _count(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
-        choice = self._group.forwarder.choose(ranked.path, len(order.prompt_tokens), [node], self._clock())
+        choice = self._group.forwarder.choose(ranked.path, len(order.prompt_tokens), [node], time.monotonic())
         if choice is not None:
             self._serving[order.order_id] = node
             self._counters.matched.inc(choice.tokens)
@@ -91,6 +91,6 @@ class EntryDealing:
     def contradicted(self, scheduler: Address, node: Address) -> None:
         """They told different answers, and one of them lied: this node is not wanted of that scheduler for a while."""
         self._avoided.pop((scheduler, node), None)
-        self._avoided[scheduler, node] = self._clock() + AVOIDED_SECONDS
+        self._avoided[scheduler, node] = time.monotonic() + AVOIDED_SECONDS
         if len(self._avoided) > MOST_AVOIDED:
             self._avoided.popitem(last=False)

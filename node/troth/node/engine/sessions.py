@@ -1,27 +1,27 @@
 """The attention caches of all sessions under one memory budget.
 
-A session that was not used for `idle_seconds` gives way, oldest first, when memory is needed; a busy one never does.
+A session that was not used for `IDLE_SECONDS` gives way, oldest first, when memory is needed; a busy one never does.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import SessionKey
 from troth.node.errors import NodeBusy
 from troth.protocol.types import Segment
 
+IDLE_SECONDS = 600.0
+"""A session that nobody has used for so long gives way to others."""
+
 
 class CacheBudget:
     """Sessions in the order of their last use, never more than `limit` bytes together."""
 
-    def __init__(self, limit: int, idle_seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._idle_seconds = idle_seconds
-        self._clock = clock
         self._sessions: OrderedDict[SessionKey, tuple[AttentionCache, float]] = OrderedDict()
 
     @property
@@ -72,12 +72,12 @@ class CacheBudget:
             del self._sessions[key]
 
     def _touch(self, key: SessionKey, cache: AttentionCache) -> None:
-        self._sessions[key] = (cache, self._clock())
+        self._sessions[key] = (cache, time.monotonic())
         self._sessions.move_to_end(key)
 
     def _evict_idle(self, spare: SessionKey) -> int:
         for key, (cache, used_at) in self._sessions.items():
-            if key != spare and self._clock() - used_at >= self._idle_seconds:
+            if key != spare and time.monotonic() - used_at >= IDLE_SECONDS:
                 del self._sessions[key]
                 return cache.bytes
         return 0

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 ALPN = "troth-cells/1"
 HIGH_WATER, LOW_WATER = 128 * 1024, 32 * 1024
 """Bytes that wait in a connection before its cells wait in the relay's bounded queues, where they can be dropped."""
+MOST_LINKS = 256
+OPENING_SECONDS = 5.0
+"""For TCP and TLS together."""
 
 
 class LinkOwner(Protocol):
@@ -164,14 +167,10 @@ class LinkPool:
 
     Args:
         owner: who gets their cells.
-        seconds: for TCP and TLS together.
-        limit: links at once.
     """
 
-    def __init__(self, owner: LinkOwner, *, seconds: float = 5.0, limit: int = 256) -> None:
+    def __init__(self, owner: LinkOwner) -> None:
         self._owner = owner
-        self._seconds = seconds
-        self._limit = limit
         self._links: dict[bytes, Link] = {}
         self._opening: dict[bytes, asyncio.Task[Link]] = {}
 
@@ -185,7 +184,7 @@ class LinkPool:
             return link
         opening = self._opening.get(place.name)
         if opening is None:
-            if len(self) >= self._limit:
+            if len(self) >= MOST_LINKS:
                 raise Overloaded("Too many links are open", len(self), "Try again later.")
             opening = self._opening[place.name] = asyncio.create_task(self._open(place))
             # Everybody who waits may be gone before it fails.
@@ -194,7 +193,7 @@ class LinkPool:
 
     async def _open(self, place: PinnedAddress) -> Link:
         try:
-            link = await dial(place, self._owner, self._seconds)
+            link = await dial(place, self._owner, OPENING_SECONDS)
             self._links[place.name] = link
             return link
         finally:

@@ -161,7 +161,6 @@ class Guards:
 
     Args:
         path: the file; made when guards are first chosen.
-        sampled: how many are kept.
         clock: Unix seconds; believed only between a list's valid-after and valid-until, which members signed.
 
     Raises:
@@ -172,12 +171,10 @@ class Guards:
         self,
         path: Path,
         *,
-        sampled: int = SAMPLED,
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
         self._path = path
-        self._sampled = sampled
         self._clock = clock
         self._random = random or SystemRandom()
         self._valid = (0, 0)
@@ -284,7 +281,7 @@ class Guards:
     def _fill(self, crowd: Crowd, wanted: int, now: int) -> None:
         taken = RelaysInUse(self._listed.values())
         known = frozenset(bytes.fromhex(guard.name) for guard in self._state.guards)
-        while len(self._state.guards) < max(self._sampled, wanted) or len(self._listed) < wanted:
+        while len(self._state.guards) < max(SAMPLED, wanted) or len(self._listed) < wanted:
             relay = crowd.draw(taken, known, self._random)
             if relay is None:
                 return

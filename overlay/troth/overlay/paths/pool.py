@@ -24,6 +24,8 @@ from troth.transport.errors import CircuitFailed, OverlayError
 
 log = logging.getLogger(__name__)
 
+HOPS = 3
+"""Relays of each path."""
 MORE_RELAYS = (
     "Nothing was sent. Wait until the directory lists more relays of other operators and networks; a command with "
     "--overlay off goes without them, and then whoever is asked sees your address."
@@ -48,7 +50,6 @@ class CircuitPool:
         client: builds them.
         listing: the list that is valid now; asked again every few seconds. Another one is another object.
         guards: who may be first.
-        hops: relays of each path.
         region: preferred, if enough relays are in it.
         pace: how often it tries.
         random: for choices and jitter.
@@ -62,7 +63,6 @@ class CircuitPool:
         *,
         paths: int = 4,
         spare: int = 2,
-        hops: int = 3,
         region: str = "",
         pace: CircuitPace | None = None,
         random: Random | None = None,
@@ -70,7 +70,7 @@ class CircuitPool:
         self._client = client
         self._listing = listing
         self._guards = guards
-        self._hops, self._region = hops, region
+        self._region = region
         self._paths = paths
         self._pace = pace or CircuitPace()
         self._random = random or SystemRandom()
@@ -244,9 +244,7 @@ class CircuitPool:
         guards = [guard for guard in usable if not self._attempts.resting(guard.name)]
         for avoid in self._attempts.avoided():
             try:
-                paths = choose(
-                    self._crowd, guards, len(slots), hops=self._hops, used=used, avoid=avoid, random=self._random
-                )
+                paths = choose(self._crowd, guards, len(slots), hops=HOPS, used=used, avoid=avoid, random=self._random)
             except NoDisjointPaths as error:
                 resting = len(usable) - len(guards)
                 self._shortage = error.what + (f"; {resting} guards rest after failures" if resting else "")
@@ -346,7 +344,7 @@ class CircuitPool:
     def _require_listed(self, count: int) -> None:
         self._look()
         try:
-            choose(self._crowd, self._guards.usable(len(self._slots)), count, hops=self._hops, random=self._random)
+            choose(self._crowd, self._guards.usable(len(self._slots)), count, hops=HOPS, random=self._random)
         except NoDisjointPaths as error:
             raise NoCircuits(error.what, f"{len(self._crowd.relays)} relays are listed", MORE_RELAYS) from error
 

@@ -23,22 +23,20 @@ Answers = Callable[[bytes], AsyncIterator[tuple[bytes, bool]]]
 IN_FLIGHT = 256
 """Messages of one proxy that are being answered at once."""
 PROXIES = 256
+LARGEST = 2**20
+"""Bytes of one message."""
 
 
 class DeliveryServer:
     """Listens for proxies; `answers(message)` yields each answer, which is sent at once.
 
     Args:
-        largest: bytes of one message.
         connections: proxies at once.
     """
 
-    def __init__(
-        self, identity: TlsIdentity, answers: Answers, *, largest: int = 2**20, connections: int = PROXIES
-    ) -> None:
+    def __init__(self, identity: TlsIdentity, answers: Answers, *, connections: int = PROXIES) -> None:
         self._identity = identity
         self.answers = answers
-        self.largest = largest
         self.limit = connections
         self.open: dict[_Proxy, None] = {}
         """In the order in which they came."""
@@ -80,7 +78,7 @@ class _Proxy(asyncio.Protocol):
 
     def __init__(self, server: DeliveryServer) -> None:
         self._server = server
-        self._reader = FrameReader(server.largest)
+        self._reader = FrameReader(LARGEST)
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,7 +66,6 @@ class Session:
         destination: ListedDestination,
         paths: list[Circuit],
         threshold: Threshold = DEFAULT_THRESHOLD,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         if len(paths) != threshold.n:
             raise MalformedCell(f"A session of n = {threshold.n} has as many circuits", len(paths))
@@ -76,9 +75,8 @@ class Session:
         self.began = asyncio.get_running_loop().time()
         self.served = 0
         self._circuits = circuits
-        self._clock = clock
         self._trust = Trust(destination, self.secret, threshold)
-        self._paths = [SessionPath(circuit, self._trust, int(clock())) for circuit in paths]
+        self._paths = [SessionPath(circuit, self._trust, int(time.time())) for circuit in paths]
         self._repairs: dict[int, asyncio.Task[None]] = {}
         self._askings: set[Asking] = set()
         self._last_words: set[asyncio.Task[None]] = set()
@@ -164,7 +162,7 @@ class Session:
             self.broken(index, path, CircuitFailed("proxy", len(path.circuit.path), "its answers are not sealed"))
         else:
             path.renewed = True
-            path.begin(int(self._clock()))
+            path.begin(int(time.time()))
 
     def finished(self, asking: Asking, last_word: Coroutine[Any, Any, None]) -> None:
         """A request is over; its last word to the destination may take a moment."""
@@ -175,7 +173,7 @@ class Session:
 
     async def _repair(self, index: int, path: SessionPath) -> None:
         circuit = await self._circuits.replace(path.circuit, CIRCUIT_SECONDS)
-        self._paths[index] = SessionPath(circuit, self._trust, int(self._clock()))
+        self._paths[index] = SessionPath(circuit, self._trust, int(time.time()))
 
     def _repaired(self, index: int, done: asyncio.Task[None]) -> None:
         del self._repairs[index]

@@ -7,8 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.sessions.session import DEFAULT_THRESHOLD, Circuits, Session, opened
-from troth.overlay.sida import Threshold
+from troth.overlay.sessions.session import Circuits, Session, opened
 from troth.transport.errors import OverlayError
 
 SECONDS = 600.0
@@ -30,13 +29,11 @@ class SessionRotation:
         self,
         circuits: Circuits,
         destination: Callable[[], ListedDestination],
-        threshold: Threshold = DEFAULT_THRESHOLD,
         *,
         refresh: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._circuits = circuits
         self._destination = destination
-        self._threshold = threshold
         self._session: Session | None = None
         self._old: set[Session] = set()
         self._refresh = refresh
@@ -59,7 +56,7 @@ class SessionRotation:
         if session is not None and not self._aged(session) and _same(session.destination, destination):
             return session
         # The old one is given up only when there is another: what is both current and old would be closed twice.
-        self._session = await opened(self._circuits, destination, self._threshold)
+        self._session = await opened(self._circuits, destination)
         if session is not None:
             self._old.add(session)
         return self._session

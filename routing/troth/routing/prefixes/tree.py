@@ -60,10 +60,6 @@ class HashRadixTree:
             for edge in claims.edges():
                 self._lose(edge, 1 << slot)
 
-    def held(self, slot: int) -> int:
-        """Chunks that a member holds or is expected to."""
-        return len(self._claims[slot])
-
     def search(self, path: Iterable[tuple[int, int]], among: int) -> Matches:
         """Follow a path of (name, tokens up to its end) as long as one of the members `among` (bits) holds it."""
         holders_of, parent, holders, tokens = self._edges.get, ROOT, among, 0

@@ -78,12 +78,6 @@ class SummonsDuty:
     def _done(self, summons_id: Hash32, _task: asyncio.Task[None]) -> None:
         self._working.pop(summons_id, None)
 
-    async def settled(self) -> None:
-        """Wait until nothing is worked on."""
-        while self._working:
-            await asyncio.gather(*self._working.values(), return_exceptions=True)
-            await asyncio.sleep(0)
-
     async def abandon(self) -> None:
         """Stop working; the next start goes on."""
         for task in self._working.values():

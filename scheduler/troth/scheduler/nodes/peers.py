@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from troth.protocol.types import Address
 from troth.scheduler.nodes.texts import NodeTexts
-from troth.transport.channel import Channel, ChannelPatience
+from troth.transport.channel import Channel
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 
@@ -76,12 +76,10 @@ class Peers:
         self,
         operator: Operator,
         contact_of: Callable[[Address], NodeContact | None],
-        patience: ChannelPatience | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._operator = operator
         self._contact_of = contact_of
-        self._patience = patience or ChannelPatience()
         self._monotonic = monotonic
         self._known: dict[Address, _KnownNode] = {}
         self._texts: dict[Address, NodeTexts] = {}
@@ -102,7 +100,7 @@ class Peers:
         if known is None or known.contact != contact:
             if known is not None:
                 self._close_later(known.channel)
-            channel = Channel(contact.endpoint, contact.tls_key_hash, self._operator, node, patience=self._patience)
+            channel = Channel(contact.endpoint, contact.tls_key_hash, self._operator, node)
             known = self._known[node] = _KnownNode(contact, channel)
         return known.channel
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -53,14 +53,12 @@ class TabOpener:
         operator: Operator,
         *,
         deposits: Deposits,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._node_tabs = node_tabs
         self._ledger = ledger
         self._operator = operator
         self._deposits = deposits
-        self._clock = clock
         self._locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def keep(self, nodes: Iterable[Address]) -> None:
@@ -126,7 +124,7 @@ class TabOpener:
         rows = self._database.read("SELECT block FROM transactions WHERE purpose = ? AND outcome IS NULL", purpose)
         if rows and self._ledger.block < rows[0][0] + PENDING_BLOCKS:
             return  # sent before: it may still be mined
-        begun = (purpose, self._ledger.block, self._clock())
+        begun = (purpose, self._ledger.block, time.time())
         await self._database.commit(
             ("INSERT OR REPLACE INTO transactions (purpose, block, at) VALUES (?, ?, ?)", begun)
         )
