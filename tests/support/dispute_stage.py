@@ -94,7 +94,7 @@ class DisputeStage:
         """Of a result that the node signs now over so many rows, with this head or the one made of the order's digest;
         ``changes`` replace the result's fields."""
         self.orders += 1
-        order = self._order(tuple(ends) or (self.stage.model.layers,))
+        order = self.order(tuple(ends) or (self.stage.model.layers,))
         domain = self.stage.market.domain
         digest = messages.order_id(order, domain)
         head = output_head if isinstance(output_head, bytes) else output_head(digest)
@@ -113,7 +113,8 @@ class DisputeStage:
             signed, stage.execution_class, stage.model, result, signature, self.shape, mark_of(name), position
         )
 
-    def _order(self, ends: Sequence[int], request_hash: Hash32 = BLANK) -> Order:
+    def order(self, ends: Sequence[int], request_hash: Hash32 = BLANK) -> Order:
+        """One of the client, unsigned; ``orders`` numbers it."""
         return Order(
             tab=tab_id(self.stage.client_tab), sequence=self.orders, execution_class=self.stage.class_id,
             request_hash=request_hash, ends=pack_ends(tuple(ends)), prompt_price=1, cached_price=1, written_price=1,

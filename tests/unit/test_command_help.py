@@ -127,6 +127,19 @@ def test_a_variable_means_one_thing_in_every_command() -> None:
     assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
 
 
+def test_an_option_that_is_left_out_says_what_stands_for_it() -> None:
+    said = {
+        "node register": ("--owner-keystore", "--owner-password-file", "--password-file"),
+        "client open": ("--password-file",),
+        "relay init": ("--metrics-port",),
+        "calibrate": ("--out",),
+        "audit log": ("--data",),
+    }
+    for path, options in said.items():
+        for one in LEAVES[path].params:
+            assert one.opts[0] not in options or "Default: " in one.help, (path, one.opts[0])
+
+
 def has(command: Any, option: str) -> bool:
     return any(option in one.opts for one in command.params)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from troth.node.errors import ModelError
 from troth.node.models import tensor_files
 from troth.node.models.broken_numbers import require_numbers
-from troth.node.models.descriptor import describe
+from troth.node.models.descriptor import cached_weights_root, describe
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.roots import weight_hashing
 from troth.node.models.roots.weights_root import weights_root
@@ -382,3 +383,26 @@ def test_weights_that_are_no_numbers_are_refused(dtype: str, words: Any, tmp_pat
     sound = {"z": ("F32", [2], np.array([1e38, -0.0], "<f4").tobytes()), "i": ("I32", [1], b"\xff" * 4)}
     write(tmp_path / "model.safetensors", sound)
     require_numbers(raw_tensors(tmp_path))
+
+
+def test_a_bar_moves_while_files_are_looked_at_for_changes(tmp_path: Path) -> None:
+    """The first of two passes over the weights is as long as the second, and was silent."""
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(CONFIG))
+    (path / "tokenizer.json").write_text("{}")
+    size = write(path / "model.safetensors", AWQ).stat().st_size
+    folder, told = open_folder(path), list[int]()
+    weights = sum(one.length for one in raw_tensors(path))
+    root = cached_weights_root(folder, 0, told.append)
+    assert told[0] == size
+    assert sum(told) == size + weights
+    # Nothing is read that stands as it was, and the bar ends where it would have.
+    again = list[int]()
+    assert cached_weights_root(folder, 0, again.append) == root
+    assert sum(again) >= size
+    # A file that was only touched is read once.
+    touched = list[int]()
+    os.utime(path / "model.safetensors", (1, 1))
+    assert cached_weights_root(folder, 0, touched.append) == root
+    assert sum(touched) == size

@@ -84,7 +84,12 @@ def log(
     bundle: BundleOption = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", exists=True, file_okay=False, help="Folder with NUMBER.jsonl for each entry."),
+        typer.Option(
+            "--data",
+            exists=True,
+            file_okay=False,
+            help="Folder with NUMBER.jsonl for each entry. Default: the scheduler serves it.",
+        ),
     ] = None,
     promises: Annotated[
         Path | None,

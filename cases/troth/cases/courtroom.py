@@ -34,7 +34,8 @@ class CallRefused(TrothError):
     """
 
     def __init__(self, function: str, name: str, words: str) -> None:
-        super().__init__(f"{function} would fail now", words, "Nothing was sent; look at the chain again.")
+        remedy = "Nothing was sent; look at the chain again."
+        super().__init__(f"{function} would fail now", words.removesuffix("."), remedy)
         self.function = function
         self.name = name
 

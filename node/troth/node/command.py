@@ -34,7 +34,11 @@ add_to(app)
 
 OwnerKeystore = Annotated[
     Path | None,
-    typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Keyfile of the owner, who pays the stake."),
+    typer.Option(
+        "--owner-keystore",
+        envvar="TROTH_OWNER_KEYSTORE",
+        help="Keyfile of the owner, who pays the stake. Default: keys/owner.json in the home, if it is there.",
+    ),
 ]
 EngineOption = Annotated[
     str,
@@ -42,7 +46,11 @@ EngineOption = Annotated[
 ]
 OwnerPassword = Annotated[
     Path | None,
-    typer.Option("--owner-password-file", envvar="TROTH_OWNER_PASSWORD_FILE", help="Its password's file."),
+    typer.Option(
+        "--owner-password-file",
+        envvar="TROTH_OWNER_PASSWORD_FILE",
+        help="Its password's file. Default: that of --password-file.",
+    ),
 ]
 
 

@@ -51,7 +51,9 @@ StartBlockOption = Annotated[
 PasswordOption = Annotated[
     Path | None,
     typer.Option(
-        "--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the keyfiles, mode 0600."
+        "--password-file",
+        envvar="TROTH_PASSWORD_FILE",
+        help="File whose first line opens the keyfiles, mode 0600. Default: a terminal is asked.",
     ),
 ]
 HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")]

@@ -21,7 +21,10 @@ def calibrate(
     model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
     *,
     class_dtype: Annotated[str, typer.Option("--class", help="float32 or bfloat16: the class' dtype.")] = "float32",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for data and report; resumes from it.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for data and report; resumes from it. Default: calibrations/ in the home."),
+    ] = None,
     prompts: Annotated[int, typer.Option("--prompts", min=2, help="How many of the 64 prompts to run.")] = 64,
     tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
     segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,

@@ -11,7 +11,7 @@ from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.provable import COURT, rows_are_not
-from troth.node.court.segment_text import ASK, SegmentText, first_far
+from troth.node.court.segment_text import ASK, SegmentText, first_far, is_far
 from troth.protocol import typed_data
 from troth.protocol.disputes.calls import Accusation
 from troth.protocol.disputes.game import stride
@@ -27,6 +27,8 @@ from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.types import Address, ModelDescriptor, unpack_ends
+
+NAME_NONE = "Name no row: the first that is wrong is found by itself."
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,26 @@ class DisputableSegment:
         ends = unpack_ends(self.evidence.signed_order.order.ends)
         return (ends[self.segment - 1] if self.segment else 0), ends[self.segment]
 
-    def find(self, weights: OpenedWeights) -> int:
-        """The position to dispute: the first row that is too far from the canonical one.
+    def find(self, weights: OpenedWeights, wanted: int | None = None) -> int:
+        """The position to dispute: the one that is ``wanted``, or the first row that is too far from the canonical one.
 
         Where rows did not travel it is the last one, on which all others bear. Seconds to minutes, on a thread.
 
-        Raises NothingToDo where no row is wrong by more than honest machines differ, or something is missing.
+        Raises NothingToDo where no row is wrong by more than honest machines differ, or not the one that is wanted: who
+        disputes a true row loses the bond. The same where something is missing.
         """
-        layout = self.layout(weights, self.rows - 1)
+        last = self.rows - 1
+        if wanted is not None and not 0 <= wanted <= last:
+            raise NothingToDo(f"The node signed {self.rows} rows, from 0 to {last}", wanted, NAME_NONE)
+        layout = self.layout(weights, last if wanted is None else wanted)
         if self.text.given is None:
-            return self.rows - 1
-        found = first_far(weights, layout, self.text, typed_data.struct_hash(self.signed.message))
+            return layout.position
+        seed = typed_data.struct_hash(self.signed.message)
+        if wanted is not None:
+            if not is_far(weights, layout, self.text, seed):
+                raise NothingToDo("This row is no further from the canonical one than honest ones", wanted, NAME_NONE)
+            return wanted
+        found = first_far(weights, layout, self.text, seed)
         if found is None:
             what = "No row of this segment is further from the canonical one than honest machines are"
             raise NothingToDo(what, self.segment, COURT)

@@ -59,6 +59,14 @@ class DisputePlan:
         return self.bond + self.gas_cost
 
 
+@dataclass(frozen=True, slots=True)
+class OwnDispute:
+    """A dispute that this account opened: by this call (``sent``), or before it."""
+
+    id: Hash32
+    sent: bool
+
+
 class Accusations:
     """Evidence files of the disputes that this account opened, in a folder of its own."""
 
@@ -133,15 +141,15 @@ async def open_dispute(
     position: int,
     *,
     most: int | None = None,
-) -> Hash32:
-    """Open it, with the evidence on disk before; the dispute's id. One that this account opened before is as good.
+) -> OwnDispute:
+    """Open it, with the evidence on disk before. One that this account opened before is as good.
 
     Raises ProofTooDear beyond ``most``, CallRefused where the contract refuses.
     """
     wanted = await plan(chain, found, weights, position)
     identity = dispute_id(typed_data.struct_hash(found.signed.message), position, chain.account)
     if wanted.refused.startswith(STANDS):
-        return identity
+        return OwnDispute(identity, sent=False)
     if most is not None and wanted.at_stake > most:
         what = "a wrong row could be disputed, and bond and gas are more than this node risks"
         raise ProofTooDear(what, wanted.at_stake, f"Raise accuse_wei in [court] above {most}, or wait for cheaper gas.")
@@ -153,5 +161,6 @@ async def open_dispute(
     except CallRefused as refused:
         if refused.name != STANDS:
             raise
+        return OwnDispute(identity, sent=False)
     log.warning("%s is accused before the contract: row %d of segment %d", found.accused, position, found.segment)
-    return identity
+    return OwnDispute(identity, sent=True)

@@ -25,6 +25,7 @@ from troth.node.court.holding import from_own_rejections
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.own_disputes import rejected_rows, require_other_rows
 from troth.node.engine.loading import load_engine
+from troth.node.inspection.process import NO_PROCESS, process_state
 from troth.node.models.folder import find_model
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.running import connect
@@ -76,14 +77,13 @@ async def _dispute(
             found = _held(configuration, market, state, what, segment)
             await _require_other_rows(configuration, found)
             weights = await asyncio.to_thread(OpenedWeights, find_model(configuration.folder, configuration.model))
-            if position is None:
-                position = await asyncio.to_thread(found.find, weights)
-            told = _told(await plan(chain, found, weights, position), chain)
+            position = await asyncio.to_thread(found.find, weights, position)
+            told = _told(await plan(chain, found, weights, position), chain) | _silence(configuration)
             if not broadcast:
                 return {**told, "sent": False}
             kept = Accusations(configuration.folder / DISPUTES_FOLDER / "accusations")
-            dispute = await open_dispute(chain, kept, found, weights, position)
-            return {**told, "sent": True, "dispute": "0x" + dispute.hex()}
+            opened = await open_dispute(chain, kept, found, weights, position)
+            return {**told, "sent": opened.sent, "dispute": "0x" + opened.id.hex()}
         finally:
             await chain.close()
 
@@ -95,12 +95,23 @@ def _told(made: DisputePlan, chain: LiveDisputes) -> dict[str, Any]:
     return {**{name: told[name] for name in told if name not in {"bond", "gas_cost", "refused"}}, **money, **refused}
 
 
+def _silence(configuration: NodeConfiguration) -> dict[str, str]:
+    """What is to be done where nobody would take this node's turns."""
+    reasons = "; ".join(process_state(configuration).get("reasons", []))
+    if not reasons.startswith(NO_PROCESS):
+        return {}
+    return {"warning": f"{reasons}, and the bond is lost if nobody plays: run `troth node start`"}
+
+
 def _held(
     configuration: NodeConfiguration, market: Market, state: State, what: str, segment: int | None
 ) -> DisputableSegment:
     path = Path(what).expanduser()
     if path.is_file():
         evidence = read_evidence(path)
+        if evidence.domain != market.domain:
+            there = f"chain {evidence.chain_id}, Bank {evidence.bank}"
+            raise NothingToDo("The evidence is of another network", there, "Give a home of that network with --home.")
         chosen = len(evidence.results) - 1 if segment is None else segment
         return disputable(evidence, state, chosen, rows_in(evidence, path.parent.resolve()))
 

@@ -116,6 +116,19 @@ def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText, seed: H
     return None
 
 
+def is_far(weights: OpenedWeights, layout: Layout, text: SegmentText, seed: Hash32) -> bool:
+    """The same of the layout's own position: whether its signed row is too far, and no nudge defends it."""
+    signed, at = text.signed, layout.position
+    if signed is None:
+        raise NothingToDo("The rows that were signed are not known", text.order.hex(), ASK)
+    computed = _CanonicalRows(weights, layout, text.states(weights, at + 1))
+    canonical = computed.rows(at)[at]
+    if furthest(signed[at], canonical) is None:
+        return False
+    nudges = (Nudge(seed, number) for number in range(1, NUDGES + 1))
+    return all(_stays(signed[at], canonical, computed.rows(at, nudge)[at]) for nudge in nudges)
+
+
 @dataclass(frozen=True)
 class _CanonicalRows:
     """The canonical rows of a text up to any position, plain or nudged."""

@@ -29,6 +29,8 @@ from troth.protocol.types import Hash32, ModelDescriptor
 
 DTYPE_NAMES = {"float32": 0, "bfloat16": 1}
 Progress = Callable[[int], None]
+PIECE_BYTES = 1 << 20
+"""Of a file, between two words about how far its hash is."""
 
 
 def describe(
@@ -61,16 +63,22 @@ def description(folder: ModelFolder, dtype: int, root: Hash32, *, version: int =
 def cached_weights_root(
     folder: ModelFolder, dtype: int, progress: Progress = lambda size: None, *, version: int = WEIGHTS_VERSION
 ) -> Hash32:
-    """The weights root of the folder's files, recomputed only when the files changed; in a dtype, if of version 1."""
+    """The weights root of the folder's files, recomputed only when the files changed; in a dtype, if of version 1.
+
+    ``progress`` is told each byte twice, as it is read twice: by SHA-256, which says whether a file changed at all, and
+    by the root. Files that stand as they were are not read for their hashes: these bytes are told at once.
+    """
     if version not in {1, WEIGHTS_VERSION}:
         raise ModelError("the model is registered by rules of a later Troth", version, "Upgrade Troth.")
     cache_file, stamps = _cache_file(folder), _stamps(folder)
     cache = _read_cache(cache_file)
     if cache.get("stamps") != stamps:
-        hashes = {path.name: _file_hash(path) for path in folder.weight_files}
+        hashes = {path.name: _file_hash(path, progress) for path in folder.weight_files}
         known = cache.get("roots", {}) if cache.get("hashes") == hashes else {}
         looked = {"numbers": cache["numbers"]} if "numbers" in cache else {}
         cache = {"version": 1, "stamps": stamps, "hashes": hashes, "roots": known, **looked}
+    else:
+        progress(sum(path.stat().st_size for path in folder.weight_files))
     said = keccak256(canonical_json(folder.quantisation)).hex()
     name = str(dtype) if version == 1 else f"raw {said}"
     found = cache["roots"].get(name)
@@ -129,9 +137,13 @@ def _stamps(folder: ModelFolder) -> dict[str, list[int]]:
     return {path.name: list(stamp(path)) for path in folder.weight_files}
 
 
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _file_hash(path: Path, progress: Progress = lambda size: None) -> str:
+    hashed = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(PIECE_BYTES):
+            hashed.update(piece)
+            progress(len(piece))
+    return hashed.hexdigest()
 
 
 def _read_cache(path: Path) -> dict[str, Any]:

@@ -53,12 +53,12 @@ def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
 
 @contextmanager
 def hashing(total: int) -> Iterator[Progress]:
-    """A bar on a terminal, which is told bytes of weights as they are hashed."""
+    """A bar on a terminal, told bytes of weights as they are hashed; ``cached_weights_root`` reads each twice."""
     from rich.console import Console
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
     columns = (*Bars.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("hashing weights", total=total)
+        bar = bars.add_task("hashing weights, twice", total=2 * total)
         yield lambda size: bars.advance(bar, size)

@@ -46,7 +46,8 @@ def init(
         str, typer.Option(envvar="TROTH_ADDRESS", help="name:port as others reach it; default: host and port.")
     ] = "",
     metrics_port: Annotated[
-        int | None, typer.Option(envvar="TROTH_METRICS_PORT", help="Loopback port of health and metrics.")
+        int | None,
+        typer.Option(envvar="TROTH_METRICS_PORT", help="Loopback port of health and metrics. Default: none."),
     ] = None,
     committee: Annotated[
         str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; without it, directory.toml counts.")

@@ -19,7 +19,11 @@ def register(
     ],
     home: HomeOption = DEFAULT_HOME,
     owner_password_file: Annotated[
-        Path | None, typer.Option(envvar="TROTH_OWNER_PASSWORD_FILE", help="File with the owner keystore's password.")
+        Path | None,
+        typer.Option(
+            envvar="TROTH_OWNER_PASSWORD_FILE",
+            help="File with the owner keystore's password. Default: that of --password-file.",
+        ),
     ] = None,
     password_file: PasswordOption = None,
     payout: Annotated[str | None, typer.Option(envvar="TROTH_PAYOUT", help="Payout address; default: owner.")] = None,
