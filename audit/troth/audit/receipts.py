@@ -128,8 +128,11 @@ def _standing(found: Receipt, order: Hash32, subject: AuditSubject | None) -> It
             kind, action = FindingKind.CHEATED, "acknowledge nothing for it"
         elif state.is_void(node, message.reference_block):
             # The node was convicted for another answer: this one may be right, and may have been paid before.
-            what = f"The node of segment {segment} was convicted for another answer: unless this one was acknowledged "
-            what, kind, action = f"{what}before, its fee need not be paid", FindingKind.OBSERVED, None
+            what = (
+                f"The node of segment {segment} was convicted for another answer: unless this one was acknowledged "
+                "before, its fee need not be paid"
+            )
+            kind, action = FindingKind.OBSERVED, None
         else:
             continue
         yield Finding(NUMBER, kind, what, order, segment, party=node, role="node", action=action)

@@ -145,7 +145,6 @@ async def _history(rpc: Rpc) -> Probed:
     asked = number - 1
     expected = (await _block(rpc, hex(asked))).get("hash")
     answer = await _run(rpc, HISTORY, f"{asked:064x}")
-    # A block may have come between the two questions: any answer of 32 bytes for an old block is its hash.
     ok = answer == expected
     found = "knows old blocks' hashes" if ok else f"no contract of block hashes (EIP-2935): {answer[:170]}"
     return Probed("block hashes", ok, True, found, "a court's randomness cannot be proven")
@@ -249,7 +248,7 @@ async def _blobs(newest: dict[str, Any]) -> Probed:
 
 async def _pace(rpc: Rpc, newest: dict[str, Any]) -> float:
     """Seconds from block to block, the first ones left out: genesis may be of another day. 0 with too few."""
-    number, back = decoding.quantity(newest["number"]), 0
+    number = decoding.quantity(newest["number"])
     back = min(PACE_BLOCKS, number - 1)
     if back < 4:
         return 0.0

@@ -27,6 +27,7 @@ from troth.client.gateway.request import (
 )
 from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.terms import CheckedOffer
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.last_row import row_tolerance
 
 MOST_INPUTS = 64
@@ -53,7 +54,7 @@ def read_embedding(body: object, defaults: Defaults) -> GatewayRequest:
         choices=SamplingChoices(max_tokens=1),
         count=1,
         stops=(),
-        logprobs=-1,
+        logprobs=NO_LOGPROBS,
         stream=False,
         include_usage=False,
         wait=read_wait(fields, defaults.wait),

@@ -2,11 +2,6 @@
 
 A GGUF file is dequantised by transformers; a folder is taken over as it is (`sources`). The result is written to a
 hidden sibling folder and renamed at the end, so that an interrupted import leaves nothing that looks like a model.
-
-The chat template of a model that brings none: one that was trained on text and never taught a chat format.
-
-Without any, a conversation would become an empty prompt. Questions and answers in turn are a form that such models
-have read often enough to go on with.
 """
 
 from __future__ import annotations
@@ -48,6 +43,11 @@ Answer: {{ message['content'] | trim }}
 {{ message['content'] | trim }}
 {% endif %}{% endfor %}{% if add_generation_prompt %}
 Answer:{% endif %}
+"""
+"""The chat template of a model that brings none: one that was trained on text and never taught a chat format.
+
+Without any, a conversation would become an empty prompt. Questions and answers in turn are a form that such models
+have read often enough to go on with.
 """
 
 

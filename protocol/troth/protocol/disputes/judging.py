@@ -112,8 +112,9 @@ class DisputeJudge:
         whole = RowSlice(operation, matter.position, matter.position + 1, 0, matter.hidden)
         last = _floats(self._opened(layer, whole, proof.last))
         signed, moved = np.frombuffer(proof.signed.row, "<f4"), self._claim.moved
-        if not is_far(signed, last, proof.element) or not self._claim.nudge or moved >= matter.hidden:
-            return is_far(signed, last, proof.element)
+        far = is_far(signed, last, proof.element)
+        if not far or not self._claim.nudge or moved >= matter.hidden:
+            return far
         one = RowSlice(operation, matter.position, matter.position + 1, moved, moved + 1)
         nudged = _floats(self._opened(layer, one, proof.nudged, nudged=True))
         return is_far(signed, last, proof.element, movement(nudged, last[moved : moved + 1], 0))
