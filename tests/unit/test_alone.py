@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from troth.protocol.types import to_address
 from troth.transport import health
-from troth.transport.alone import Alone, answers_elsewhere
+from troth.transport.alone import Alone, answers_elsewhere, process_number
 from troth.transport.errors import KeyInUse
 from troth.transport.health import health_routes
 from troth.transport.identity import create_identity
@@ -60,7 +60,7 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.fixture
 def copied(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The same keys in another process."""
-    monkeypatch.setattr(health, "PROCESS", "another one")
+    monkeypatch.setattr(health, "process_number", lambda: "another one")
     return machine
 
 
@@ -100,6 +100,16 @@ async def test_a_stranger_at_the_endpoint_stops_nobody(copied: Machine, tmp_path
         assert not await answers_elsewhere(copied.alone.endpoint, own)
     for nowhere in ("", "http://127.0.0.1:1", "https://127.0.0.1:1"):
         assert not await answers_elsewhere(nowhere, own)
+
+
+def test_a_fork_is_another_process() -> None:
+    own, (read, write) = process_number(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, process_number().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 99).decode() != own == process_number()
 
 
 async def test_a_server_that_is_watched_ends_with_what_was_seen(machine: Machine) -> None:

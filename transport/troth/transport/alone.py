@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import httpx
@@ -24,8 +26,6 @@ from troth.transport.errors import KeyInUse, OverlayError
 from troth.transport.https import naming_errors, pinned_client
 
 PROCESS_HEADER: Final = "x-troth-process"
-PROCESS: Final = secrets.token_hex(16)
-"""This process, by a number that says nothing else about it."""
 ANSWER_SECONDS = 5.0
 LEAVING_SECONDS = 30.0
 """How long the process before this one may take to stop listening."""
@@ -33,6 +33,17 @@ LOOK_SECONDS = 60.0
 IN_A_ROW = 2
 """Looks at which somebody else answered, before this process ends."""
 log = logging.getLogger(__name__)
+
+
+def process_number() -> str:
+    """This process, by a number that says nothing else about it."""
+    return _number_of(os.getpid())
+
+
+@cache
+def _number_of(_process: int) -> str:
+    """One for each process: a fork has what its parent remembered."""
+    return secrets.token_hex(16)
 
 
 async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool:
@@ -44,7 +55,7 @@ async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool:
     except (OverlayError, httpx.HTTPError):
         return False
     told: str | None = answer.headers.get(PROCESS_HEADER)
-    return told != PROCESS
+    return told != process_number()
 
 
 @dataclass(frozen=True, slots=True)

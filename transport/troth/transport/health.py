@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from troth.transport.alone import PROCESS, PROCESS_HEADER
+from troth.transport.alone import PROCESS_HEADER, process_number
 
 Reasons = Callable[[], list[str]]
 NAMES = 8
@@ -27,7 +27,7 @@ def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
 
     @router.get("/livez")
     async def livez() -> JSONResponse:
-        return JSONResponse({"live": True}, headers={PROCESS_HEADER: PROCESS, "cache-control": "no-store"})
+        return JSONResponse({"live": True}, headers={PROCESS_HEADER: process_number(), "cache-control": "no-store"})
 
     @router.get("/readyz")
     async def readyz() -> JSONResponse:
