@@ -69,7 +69,7 @@ class FakeGroup:
     def ranking(self, _path: Any) -> tuple[Address, ...]:
         return self.ranked
 
-    def enter(self, *_arguments: Any) -> PassageStep:
+    def admitted(self, *_arguments: Any) -> PassageStep:
         return PassageStep(PassageAction.SERVE)
 
     def is_member(self, node: Address) -> bool:
@@ -149,7 +149,7 @@ async def test_the_stream_ends_where_the_node_is_away_or_differs(said: Any, expe
 @pytest.mark.parametrize(("node", "way"), [(ENTRY, "here"), (OTHER, "forwarded"), (THIRD, "stranger")])
 def test_a_member_that_is_full_is_counted_as_no_stranger(node: Address, way: str) -> None:
     class Full(FakeGroup):
-        def enter(self, *_arguments: Any) -> PassageStep:
+        def admitted(self, *_arguments: Any) -> PassageStep:
             return PassageStep(PassageAction.OVERLOADED)
 
     registry = CollectorRegistry()

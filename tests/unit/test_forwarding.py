@@ -282,3 +282,37 @@ def test_a_conversation_stays_where_it_is_and_others_are_dealt_their_share() -> 
     matches = Matches(((1_000, 0b11),), (9,))
     here, there = (Candidate(NODES[slot], slot, IDLE, dealt=500.0, own=slot == 0) for slot in range(2))
     assert _choose(Gated(), matches, here, there, _standing(2))[0] == NODES[0]
+
+
+@pytest.mark.parametrize("own", [0, 1], ids=["here", "elsewhere"])
+def test_what_a_draw_gives_to_a_full_node_is_counted_once_and_until_it_ends(own: int) -> None:
+    forwarder = _forwarder()
+    passage, full = Passage(NODES[own], forwarder), NodeLoad(queued=99, capacity=8)
+    forwarder.reported(NODES[0], full, 0.0)
+    assert passage.enter(b"by choice", _path(1), 32, NODES[:1], 0.0).way is PassageAction.OVERLOADED
+
+    def there() -> int:
+        (standing,) = forwarder.standings(NODES[:1], 0.3)
+        return standing.in_flight
+
+    assert passage.admitted(b"request", _path(1), 32, NODES[0], 0.1).way is not PassageAction.OVERLOADED
+    assert there() == 1
+    assert passage.admitted(b"request", _path(1), 32, NODES[0], 0.1).way is PassageAction.CIRCLE
+    assert there() == 1
+    assert passage.taken == (not own)
+    passage.ended(b"request", 0.2)
+    passage.ended(b"request", 0.2)
+    assert there() == 0
+    assert passage.admitted(b"request", _path(1), 32, NODES[0], 0.3).tokens == 32, "one that comes again has its prefix"
+    assert there() == 1
+    assert passage.admitted(b"other", _path(1), 32, "a stranger", 0.3).way is PassageAction.OVERLOADED
+
+
+def test_a_request_that_is_forgotten_is_nowhere_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("troth.routing.forwarding.passage.MOST_REMEMBERED", 2)
+    forwarder = _forwarder()
+    passage = Passage(NODES[0], forwarder)
+    for number in range(5):
+        passage.admitted(bytes([number]), _path(1), 32, NODES[1], 0.0)
+    (standing,) = forwarder.standings(NODES[1:2], 0.1)
+    assert standing.in_flight == 2

@@ -70,7 +70,7 @@ class EntryDealing:
     def dealt(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
         """The scheduler admitted this node."""
         path = ranked.path
-        step = self._group.passage.enter(order.order_id, path, len(order.prompt_tokens), [node], self._clock())
+        step = self._group.passage.admitted(order.order_id, path, len(order.prompt_tokens), node, self._clock())
         here, known = node == self._group.own, self._group.is_member(node)
         self._counters.way.labels(way="here" if here else "forwarded" if known else "stranger").inc()
         self._counters.matched.inc(step.tokens)

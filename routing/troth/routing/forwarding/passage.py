@@ -5,8 +5,8 @@ node that answers "busy" has not taken the request: the entry chooses once more,
 that takes the mark off can play the user towards a third; each honest node still forwards a request once, and one that
 comes back to a node that had it is refused.
 
-A running entry sends no request on, since the scheduler's draw decides who serves: it calls `enter` with the node that
-was admitted, and `ended`. `busy` and `take` are research figures (`scripts/bench forwarding real`).
+A running entry sends no request on, since the scheduler's draw decides who serves: it calls `admitted` and `ended`.
+`enter`, `busy` and `take` are research figures (`scripts/bench forwarding real`).
 """
 
 from __future__ import annotations
@@ -80,10 +80,24 @@ class Passage:
         """A user's request enters here. `request` names it; `candidates` are those that its draw allows."""
         if not self._first(request, now):
             return PassageStep(PassageAction.CIRCLE)
-        self._open[request] = _OpenRequest(tuple(path), tokens, tuple(dict.fromkeys(candidates)), ())
-        if len(self._open) > MOST_REMEMBERED:
-            self._open.popitem(last=False)
+        self._remember(request, _OpenRequest(tuple(path), tokens, tuple(dict.fromkeys(candidates)), ()), now)
         return self._next(request, now)
+
+    def admitted(
+        self, request: bytes, path: Iterable[tuple[int, int]], tokens: int, node: str, now: float
+    ) -> PassageStep:
+        """A user's request entered here and a draw gave it to this node, which is counted also where it is full.
+
+        One that is counted already, since its user asks again while it is served, is a circle.
+        """
+        if request in self._open:
+            return PassageStep(PassageAction.CIRCLE)
+        path = tuple(path)
+        held = self._forwarder.admitted(path, tokens, node, now)
+        if held is None:
+            return PassageStep(PassageAction.OVERLOADED, retry_after=LONGEST_RETRY)
+        self._remember(request, _OpenRequest(path, tokens, (node,), (node,)), now)
+        return self._serve(node, held) if node == self._own else PassageStep(PassageAction.FORWARD, node, held)
 
     def take(self, request: bytes, load: NodeLoad, now: float) -> PassageStep:
         """A node forwarded this request to us. `load` is our own, exact; the request is not in it."""
@@ -108,6 +122,13 @@ class Passage:
         opened = self._open.pop(request, None)
         if opened is not None and opened.asked:
             self._forwarder.ended(opened.asked[-1], now, seconds)
+
+    def _remember(self, request: bytes, opened: _OpenRequest, now: float) -> None:
+        self._open[request] = opened
+        if len(self._open) > MOST_REMEMBERED:
+            _, oldest = self._open.popitem(last=False)
+            if oldest.asked:
+                self._forwarder.ended(oldest.asked[-1], now)  # else it would be there for ever
 
     def _next(self, request: bytes, now: float) -> PassageStep:
         opened = self._open[request]
