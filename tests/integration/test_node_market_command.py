@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -37,6 +38,7 @@ from troth.protocol.types import Hash32, pack_ends
 from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_parts, encode_wanted
 from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
 from troth.testnet.forked import Forked
+from troth.testnet.ports import free_port
 from troth.transport.channel import Channel
 from troth.transport.errors import RemoteFailure
 from troth.transport.identity import Operator
@@ -101,6 +103,7 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
         # The stage's scheduler is registered, and no process answers for it.
         assert [finding["check"] for finding in findings if not finding["ok"]] == ["outside"]
         assert {"endpoint", "clock", "gas"} <= {finding["check"] for finding in findings}
+        refuses_a_copy(operated, processes)
         served = Served(stage, made, operator.address)
         async with served.channel() as channel:
             word = await served.answer(channel)
@@ -137,6 +140,18 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
         assert processes[-1].wait(30) == 0
         assert router.ports == {}
         leaves(operated, str(told["unpaid_units"]), seen["stake_units"])
+
+
+def refuses_a_copy(operated: Operated, processes: list[Forked]) -> None:
+    """A home that was copied to another machine does not serve beside this one."""
+    copy = Operated(operated.home.parent / "copied", operated.password)
+    shutil.copytree(operated.home, copy.home)
+    file = copy.home / "node.toml"
+    file.write_text(re.sub(r"(?m)^port = \d+$", f"port = {free_port()}", file.read_text()))
+    processes.insert(0, copy.start("--no-verify-weights"))
+    assert processes[0].wait(DEADLINE) != 0
+    assert "Another process serves with this key" in copy.log
+    assert processes[-1].poll() is None
 
 
 def leaves(operated: Operated, earned: str, stake: str) -> None:

@@ -25,7 +25,6 @@ from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
-from troth.routing.forwarding.decision import ChoiceReason, ServingChoice
 from troth.scheduler.orders.choosing import MOST_PREFERRED, ProspectiveOrder, choose, read_preferred
 from troth.transport.errors import ChannelUnavailable
 
@@ -61,7 +60,7 @@ class FakeGroup:
     def __init__(self) -> None:
         self.forwarder: Any = self
         self.ranked: tuple[Address, ...] = (OTHER, ENTRY)
-        self.chosen: list[list[str]] = []
+        self.counted: list[str] = []
         self.over: list[float | None] = []
 
     def path(self, _tokens: Any) -> Any:
@@ -70,9 +69,11 @@ class FakeGroup:
     def ranking(self, _path: Any) -> tuple[Address, ...]:
         return self.ranked
 
-    def choose(self, _path: Any, _tokens: int, candidates: list[str], _now: float) -> ServingChoice | None:
-        self.chosen.append(candidates)
-        return ServingChoice(candidates[0], 0, ChoiceReason.MATCH)
+    def admitted(self, _path: Any, _tokens: int, name: str, _now: float) -> int | None:
+        if name not in self.ranked:
+            return None
+        self.counted.append(name)
+        return 0
 
     def is_member(self, node: Address) -> bool:
         return node in self.ranked
@@ -149,13 +150,9 @@ async def test_the_stream_ends_where_the_node_is_away_or_differs(said: Any, expe
 
 
 @pytest.mark.parametrize(("node", "way"), [(ENTRY, "here"), (OTHER, "forwarded"), (THIRD, "stranger")])
-def test_a_member_that_is_full_is_counted_as_no_stranger(node: Address, way: str) -> None:
-    class Full(FakeGroup):
-        def choose(self, *_arguments: Any) -> None:
-            return None
-
+def test_each_way_is_counted(node: Address, way: str) -> None:
     registry = CollectorRegistry()
-    EntryDealing(cast(Any, Full()), Counters(registry)).dealt(ORDER, Ranked((), ()), node)
+    EntryDealing(cast(Any, FakeGroup()), Counters(registry)).dealt(ORDER, Ranked((), ()), node)
     assert registry.get_sample_value("troth_node_entry_ways_total", {"way": way}) == 1
 
 
@@ -167,7 +164,7 @@ def test_an_order_that_is_dealt_twice_is_one_request_of_its_node() -> None:
         dealing.dealt(ORDER, Ranked((), ()), OTHER)
     for _ in range(2):
         dealing.ended(ORDER, 1.0)
-    assert (group.chosen, group.over) == ([[OTHER]], [1.0])
+    assert (group.counted, group.over) == ([OTHER], [1.0])
 
 
 async def test_who_differed_is_not_wanted_for_that_scheduler_any_more() -> None:

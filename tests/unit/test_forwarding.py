@@ -226,3 +226,21 @@ def test_a_conversation_stays_where_it_is_and_others_are_dealt_their_share() -> 
     matches = Matches(((1_000, 0b11),), (9,))
     here, there = (Candidate(NODES[slot], slot, IDLE, dealt=500.0, own=slot == 0) for slot in range(2))
     assert _choose(Gated(), matches, here, there, _standing(2))[0] == NODES[0]
+
+
+def test_what_a_draw_gives_to_a_full_node_is_counted_until_it_ends() -> None:
+    """Who decides is the draw: a node that is full by its own word may have been drawn all the same."""
+    forwarder, full = _forwarder(), NodeLoad(queued=99, capacity=8)
+    forwarder.reported(NODES[0], full, 0.0)
+    assert forwarder.choose(_path(1), 32, NODES[:1], 0.0) is None
+
+    def there() -> int:
+        (standing,) = forwarder.standings(NODES[:1], 0.3)
+        return standing.in_flight
+
+    assert forwarder.admitted(_path(1), 32, NODES[0], 0.1) == 0
+    assert there() == 1
+    forwarder.ended(NODES[0], 0.2)
+    assert there() == 0
+    assert forwarder.admitted(_path(1), 32, NODES[0], 0.3) == 32, "one that comes again has its prefix"
+    assert forwarder.admitted(_path(1), 32, "a stranger", 0.3) is None

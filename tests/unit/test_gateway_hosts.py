@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.datastructures import URL
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -51,3 +53,17 @@ def test_names_need_the_key_and_are_names() -> None:
     for wrong in ("", "*", "a b", "a/b", "x" * 300, "a:1"):
         with pytest.raises(ConfigurationError, match="no host name"):
             GatewaySettings(names=(wrong,)).checked()
+
+
+@pytest.mark.parametrize("path", ["livez", "readyz", "metrics"])
+def test_a_host_that_holds_a_path_needs_no_less_of_a_key(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions of Starlette that `pyproject.toml` allows write Host into the address of a request as it came, and read
+    its path from that. Where any machine may ask, any Host is taken."""
+
+    def address(request: Request) -> URL:
+        return URL(f"http://{request.headers['host']}{request.scope['path']}")
+
+    monkeypatch.setattr(Request, "url", property(address))
+    app = AccessGuard(Starlette(routes=[Route("/v1/paid", lambda _: PlainTextResponse("paid"))]), Access(None, "sk-a"))
+    asked = TestClient(app).get("/v1/paid", headers={"host": f"a/{path}?"})
+    assert (asked.status_code, "paid" in asked.text) == (401, False)

@@ -107,7 +107,7 @@ def application(open_site: Callable[[], Site]) -> FastAPI:
         if len(request.scope.get("query_string", b"")) > QUERY_LIMIT:
             return Response("The query is too long.", 414, media_type="text/plain")
         made = await answer(request)
-        made.headers["Content-Security-Policy"] = policy(request.url.path.strip("/"))
+        made.headers["Content-Security-Policy"] = policy(request.scope["path"].strip("/"))
         made.headers.update(HEADERS)
         made.headers.setdefault("Cache-Control", "no-cache")
         return made

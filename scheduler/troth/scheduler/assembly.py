@@ -61,6 +61,7 @@ from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
 from troth.scheduler.tabs.reminding import reminded
 from troth.scheduler.tabs.tickets import TicketDesk
+from troth.transport.alone import Alone
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
 
@@ -192,11 +193,20 @@ class MarketScheduler:
 
 @asynccontextmanager
 async def assembled_market(
-    configuration: SchedulerConfiguration, keys: SchedulerKeys, pace: DutyPace | None = None
+    configuration: SchedulerConfiguration,
+    keys: SchedulerKeys,
+    pace: DutyPace | None = None,
+    *,
+    tls_key_hash: bytes = b"",
 ) -> AsyncIterator[MarketScheduler]:
-    """A scheduler that follows the chain and has taken up what a crash cut off."""
+    """A scheduler that follows the chain and has taken up what a crash cut off.
+
+    Raises KeyInUse where another process serves with this TLS key at the scheduler's endpoint.
+    """
     async with AsyncExitStack() as stack:
         market, follower = await _followed(stack, configuration)
+        if tls_key_hash:
+            await Alone(lambda: follower.state, keys.operator.address, tls_key_hash).require()
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
         stack.push_async_callback(ledger.close)

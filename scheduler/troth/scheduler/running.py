@@ -12,6 +12,7 @@ from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import load_market
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
 from troth.scheduler.sections import FILE
+from troth.transport.alone import Alone
 from troth.transport.identity import load_identity
 from troth.transport.listener import require_free
 from troth.transport.server import TlsServer, run_until_stopped
@@ -32,7 +33,8 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
         asyncio.to_thread(load_vrf_secret, configuration.vrf_keystore, password),
     )
     identity = load_identity(folder / "tls")
-    async with assembled_market(configuration, SchedulerKeys(operator, vrf_secret)) as scheduler:
+    keys, key_hash = SchedulerKeys(operator, vrf_secret), identity.spki_sha256
+    async with assembled_market(configuration, keys, tls_key_hash=key_hash) as scheduler:
         for reason in scheduler.reasons():
             log.warning("not ready: %s", reason)
         app, shared = scheduler.app(), shared_entry(configuration.overlay)
@@ -46,10 +48,11 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
             limits=REPORT_LIMITS,
             shared=None if shared is None else shared.port,
         )
-        keys = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
+        entry = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
         registry = scheduler.metrics.registry
-        async with overlay_entry(configuration.overlay, configuration.rpc, keys, app, registry, shared):
+        alone = Alone(lambda: scheduler.ledger.state, operator.address, key_hash)
+        async with overlay_entry(configuration.overlay, configuration.rpc, entry, app, registry, shared):
             await run_until_stopped(
-                server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
+                server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port), alone.watch
             )
     log.info("stopped")

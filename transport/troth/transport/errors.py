@@ -3,6 +3,7 @@
 OverlayError
  ├─ IdentityUnusable        TLS key or certificate on disk cannot be used
  ├─ WrongTlsKey             the peer shows another TLS key than the registered one
+ ├─ KeyInUse                another process serves with the keys of this one
  ├─ EnvelopeRefused         a message that is not believed
  │   ├─ MalformedEnvelope
  │   ├─ WrongSigner
@@ -61,6 +62,12 @@ class WrongTlsKey(OverlayError):
     """The peer's TLS public key does not hash to the value registered on chain."""
 
     code = "wrong_tls_key"
+
+
+class KeyInUse(OverlayError):
+    """Another process serves with the keys of this one."""
+
+    code = "key_in_use"
 
 
 class SealBroken(OverlayError):

@@ -10,6 +10,8 @@ from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, Response
 
+from troth.transport.alone import PROCESS_HEADER, process_number
+
 Reasons = Callable[[], list[str]]
 NAMES = 8
 """Characters of the column of a check's name: a line is written before the next check is known."""
@@ -18,13 +20,14 @@ NAMES = 8
 def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
     """Routes that answer from `reasons` (why not ready; empty when ready) and a Prometheus registry.
 
-    /livez is 200 as long as the event loop turns. /readyz is 200 or 503, with the reasons as JSON.
+    /livez is 200 as long as the event loop turns, and names the process in a header (see ``alone``).
+    /readyz is 200 or 503, with the reasons as JSON.
     """
     router = APIRouter()
 
     @router.get("/livez")
     async def livez() -> JSONResponse:
-        return JSONResponse({"live": True})
+        return JSONResponse({"live": True}, headers={PROCESS_HEADER: process_number(), "cache-control": "no-store"})
 
     @router.get("/readyz")
     async def readyz() -> JSONResponse:

@@ -10,7 +10,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -130,8 +130,15 @@ class TlsServer:
             hurrying.cancel()
 
 
-async def run_until_stopped(server: TlsServer, on_ready: Callable[[int], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM, then drain and stop; a second signal ends draining. `on_ready` gets the port."""
+async def run_until_stopped(
+    server: TlsServer,
+    on_ready: Callable[[int], None] | None = None,
+    watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, then drain and stop; a second signal ends draining. `on_ready` gets the port.
+
+    What `watch` raises ends it in the same way, and is raised then.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -147,7 +154,14 @@ async def run_until_stopped(server: TlsServer, on_ready: Callable[[int], None] |
     async with serving(server):
         if on_ready is not None:
             on_ready(server.port)
-        await stop.wait()
+        waiting = [asyncio.create_task(stop.wait()), *([asyncio.create_task(watch())] if watch is not None else [])]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+    for task in done:
+        task.result()
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ class AccessGuard:
 
     def _refuse_stranger(self, request: Request) -> GatewayRefusal | None:
         key = self._access.key
-        if key is None or request.url.path in _WITHOUT_KEY:
+        if key is None or request.scope["path"] in _WITHOUT_KEY:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if not given:

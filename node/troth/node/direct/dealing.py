@@ -83,10 +83,10 @@ class EntryDealing:
             self._group.forwarder.ended(node, time.monotonic(), seconds)
 
     def _count(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
-        choice = self._group.forwarder.choose(ranked.path, len(order.prompt_tokens), [node], time.monotonic())
-        if choice is not None:
+        held = self._group.forwarder.admitted(ranked.path, len(order.prompt_tokens), node, time.monotonic())
+        if held is not None:
             self._serving[order.order_id] = node
-            self._counters.matched.inc(choice.tokens)
+            self._counters.matched.inc(held)
 
     def contradicted(self, scheduler: Address, node: Address) -> None:
         """They told different answers, and one of them lied: this node is not wanted of that scheduler for a while."""

@@ -55,6 +55,7 @@ from troth.protocol.market.views import class_of, registered_scheduler
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, ModelDescriptor
 from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
+from troth.transport.alone import Alone
 from troth.transport.channel_server import ChannelServer
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator, load_identity
@@ -260,23 +261,19 @@ class RunningNode:
         engine = self._context.engine if self._context else None
         if engine is not None and writes_alone(engine) and engine.failure:
             found.append(engine.failure)
-        found += [lost] if (lost := getattr(engine, "lost", None)) else []
-        if follower.trouble:
-            found.append(follower.trouble)
+        found += [trouble for trouble in (getattr(engine, "lost", None), follower.trouble) if trouble]
         party = follower.state.parties.get(self._key.address)
         found += [*_standing(self._key.address, party), *begins_later(self._context, follower.block)]
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
         found += self._direct.reasons() if self._direct is not None else []
-        found += [self._tunnel.trouble] if self._tunnel is not None and self._tunnel.trouble else []
-        found += [self._router.trouble] if self._router is not None and self._router.trouble else []
+        found += [way.trouble for way in (self._tunnel, self._router) if way is not None and way.trouble]
         return found + [task.reason for task in self._tasks if task.reason]
 
     # ------------------------------------------------------------------------------------------------------------ work
 
     async def _serve(self, market: Market, follower: MarketFollower) -> None:
         """Load the model, then serve until stopped; whichever part fails first ends the node with its error."""
-        working = asyncio.create_task(self._work(market, follower))
-        stopping = asyncio.create_task(self._stop.wait())
+        working, stopping = asyncio.create_task(self._work(market, follower)), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -290,6 +287,9 @@ class RunningNode:
 
     async def _work(self, market: Market, follower: MarketFollower) -> None:
         await follower.catch_up()
+        tls = load_identity(self._configuration.tls_folder)
+        alone = Alone(lambda: follower.state, self._key.address, tls.spki_sha256)
+        await alone.require()
         ground = FollowedGround(follower, market.chain.chain_id)
         execution_class, descriptor = self._class_of(follower)
         engine = await self._load(follower, execution_class, descriptor)
@@ -330,6 +330,7 @@ class RunningNode:
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._direct.run(context, service), name="direct mode")
+            jobs.create_task(alone.watch(), name="looking for a copy of this node")
             jobs.create_task(watch_weights(self._configuration, self._stamps), name="watching the weights")
             jobs.create_task(watch_card(context.engine), name="watching the graphics card")
             for task in self._tasks:

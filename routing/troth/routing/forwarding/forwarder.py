@@ -49,6 +49,20 @@ class Forwarder:
             self.dealings.sent(choice.name, tokens - choice.tokens, now)
         return choice
 
+    def admitted(self, path: Iterable[tuple[int, int]], tokens: int, name: str, now: float) -> int | None:
+        """A draw gave this node a prompt of so many tokens, be it full or not: counted as ``choose`` does. How many of
+        them are believed to be there; None for a node that is not in the group."""
+        path, members = tuple(path), self._view.members
+        if name not in members:
+            return None
+        slot = members[name].slot
+        matches = self._view.search(path, 1 << slot)
+        self._view.tree.use(slot, matches)
+        self._view.sent(name, path, now)
+        held = matches.held_by(slot)
+        self.dealings.sent(name, tokens - held, now)
+        return held
+
     def ranked(self, path: Iterable[tuple[int, int]], candidates: Iterable[str], now: float) -> tuple[str, ...]:
         """All of `candidates` that are not full, in the order in which the policy would choose them.
 

@@ -1,0 +1,122 @@
+"""A home that was copied: whoever serves with the keys of a process that serves already is told so, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from troth.protocol.types import to_address
+from troth.transport import health
+from troth.transport.alone import Alone, answers_elsewhere, process_number
+from troth.transport.errors import KeyInUse
+from troth.transport.health import health_routes
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer, run_until_stopped, serving
+
+ME = to_address("0x" + "11" * 20)
+
+
+class Machine:
+    """One home, at one endpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.identity = create_identity(folder)
+        self.port = 0
+
+    def server(self) -> TlsServer:
+        app = FastAPI()
+        app.include_router(health_routes(lambda: [], CollectorRegistry()))
+        return TlsServer(app, self.identity, "127.0.0.1", self.port, grace_seconds=0.1)
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[None]:
+        async with serving(self.server()) as server:
+            self.port = server.port
+            yield
+
+    @property
+    def alone(self) -> Alone:
+        party = SimpleNamespace(endpoint=f"https://127.0.0.1:{self.port}")
+        state: Any = SimpleNamespace(parties={ME: party})
+        return Alone(lambda: state, ME, self.identity.spki_sha256)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "tls")
+
+
+@pytest.fixture
+def copied(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The same keys in another process."""
+    monkeypatch.setattr(health, "process_number", lambda: "another one")
+    return machine
+
+
+async def test_a_copy_does_not_start_beside_what_it_was_copied_from(copied: Machine) -> None:
+    async with copied.served():
+        with pytest.raises(KeyInUse, match="Stop one of the two"):
+            await copied.alone.require(0.0)
+
+
+async def test_a_copy_that_runs_ends_once_the_other_one_answers(copied: Machine) -> None:
+    async with copied.served():
+        with pytest.raises(KeyInUse):
+            await asyncio.wait_for(copied.alone.watch(0.01), 30)
+
+
+async def test_what_is_about_to_stop_is_waited_for(copied: Machine) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(copied.served())
+        starting = asyncio.create_task(copied.alone.require(60.0))
+        await asyncio.sleep(0)
+        await stack.aclose()
+        await asyncio.wait_for(starting, 30)
+
+
+async def test_who_is_alone_starts_and_goes_on(machine: Machine) -> None:
+    await machine.alone.require(0.0)
+    async with machine.served():
+        await machine.alone.require(0.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(machine.alone.watch(0.01), 1.0)
+
+
+async def test_a_stranger_at_the_endpoint_stops_nobody(copied: Machine, tmp_path: Path) -> None:
+    """Else whoever leads a name elsewhere would stop a party."""
+    own = create_identity(tmp_path / "own").spki_sha256
+    async with copied.served():
+        assert not await answers_elsewhere(copied.alone.endpoint, own)
+    for nowhere in ("", "http://127.0.0.1:1", "https://127.0.0.1:1"):
+        assert not await answers_elsewhere(nowhere, own)
+
+
+def test_a_fork_is_another_process() -> None:
+    own, (read, write) = process_number(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, process_number().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 99).decode() != own == process_number()
+
+
+async def test_a_server_that_is_watched_ends_with_what_was_seen(machine: Machine) -> None:
+    async def watch() -> None:
+        raise KeyInUse("Another process serves with this key", "https://here", "Stop one.")
+
+    with pytest.raises(KeyInUse):
+        await asyncio.wait_for(run_until_stopped(machine.server(), None, watch), 30)
+    stopping = asyncio.create_task(run_until_stopped(machine.server(), lambda _: os.kill(os.getpid(), signal.SIGTERM)))
+    await asyncio.wait_for(stopping, 30)

@@ -1,0 +1,98 @@
+"""That no other process serves with a party's keys: a home that was copied, or a machine that was meant to be stopped.
+
+Two processes with one key sign two words for one thing, each without knowing of the other, and any two such words
+convict. So each process has a number of its own, which it tells with each answer about its health, and asks at the
+endpoint that is registered for its key. Only the holder of the registered TLS key can answer there. Where nobody
+answers, as behind a router that does not let its own side in, nothing is known and nothing is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import httpx
+
+from troth.protocol.market.state import State
+from troth.protocol.types import Address
+from troth.transport.errors import KeyInUse, OverlayError
+from troth.transport.https import naming_errors, pinned_client
+
+PROCESS_HEADER: Final = "x-troth-process"
+ANSWER_SECONDS = 5.0
+LEAVING_SECONDS = 30.0
+"""How long the process before this one may take to stop listening."""
+LOOK_SECONDS = 60.0
+IN_A_ROW = 2
+"""Looks at which somebody else answered, before this process ends."""
+log = logging.getLogger(__name__)
+
+
+def process_number() -> str:
+    """This process, by a number that says nothing else about it."""
+    return _number_of(os.getpid())
+
+
+@cache
+def _number_of(_process: int) -> str:
+    """One for each process: a fork has what its parent remembered."""
+    return secrets.token_hex(16)
+
+
+async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool:
+    """Whether another process than this one answers at an endpoint with this TLS key."""
+    try:
+        async with pinned_client(endpoint, tls_key_hash, ANSWER_SECONDS) as client:
+            with naming_errors(endpoint):
+                answer = await client.get("/livez")
+    except (OverlayError, httpx.HTTPError):
+        return False
+    told: str | None = answer.headers.get(PROCESS_HEADER)
+    return told != process_number()
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One party's keys, and that this process alone serves with them; ``state``: the chain as it is followed."""
+
+    state: Callable[[], State]
+    operator: Address
+    tls_key_hash: bytes
+
+    @property
+    def endpoint(self) -> str:
+        """What the chain names; empty before the party is registered."""
+        party = self.state().parties.get(self.operator)
+        return "" if party is None else party.endpoint
+
+    async def require(self, leaving_seconds: float = LEAVING_SECONDS) -> None:
+        """Before anything is signed: raises KeyInUse where another process serves, and goes on doing so."""
+        until = time.monotonic() + leaving_seconds
+        while await answers_elsewhere(self.endpoint, self.tls_key_hash):
+            if time.monotonic() >= until:
+                raise _in_use(self.endpoint)
+            log.warning("another process answers at %s with this key; waiting for it to stop", self.endpoint)
+            await asyncio.sleep(min(2.0, leaving_seconds))
+
+    async def watch(self, every: float = LOOK_SECONDS) -> None:
+        """Look again and again; raises KeyInUse once another process has answered a few times in a row."""
+        seen = 0
+        while seen < IN_A_ROW:
+            await asyncio.sleep(every)
+            seen = seen + 1 if await answers_elsewhere(self.endpoint, self.tls_key_hash) else 0
+        raise _in_use(self.endpoint)
+
+
+def _in_use(endpoint: str) -> KeyInUse:
+    remedy = (
+        "Stop one of the two: words of both for one order convict. Two parties need two keys. A party that moved to "
+        "another machine takes its folder along, and is stopped where it was."
+    )
+    return KeyInUse("Another process serves with this key, at its registered endpoint", endpoint, remedy)
