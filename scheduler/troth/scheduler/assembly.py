@@ -193,20 +193,11 @@ class MarketScheduler:
 
 @asynccontextmanager
 async def assembled_market(
-    configuration: SchedulerConfiguration,
-    keys: SchedulerKeys,
-    pace: DutyPace | None = None,
-    *,
-    tls_key_hash: bytes = b"",
+    configuration: SchedulerConfiguration, keys: SchedulerKeys, pace: DutyPace | None = None, tls_key_hash: bytes = b""
 ) -> AsyncIterator[MarketScheduler]:
-    """A scheduler that follows the chain and has taken up what a crash cut off.
-
-    Raises KeyInUse where another process serves with this TLS key at the scheduler's endpoint.
-    """
+    """A scheduler that follows the chain and has taken up what a crash cut off. Raises KeyInUse, see ``alone``."""
     async with AsyncExitStack() as stack:
-        market, follower = await _followed(stack, configuration)
-        if tls_key_hash:
-            await Alone(lambda: follower.state, keys.operator.address, tls_key_hash).require()
+        market, follower = await _followed(stack, configuration, keys.operator.address, tls_key_hash)
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
         stack.push_async_callback(ledger.close)
@@ -271,8 +262,10 @@ def _placing(
     )
 
 
-async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration) -> tuple[Market, MarketFollower]:
-    """The deployment, and all of its events so far."""
+async def _followed(
+    stack: AsyncExitStack, configuration: SchedulerConfiguration, operator: Address, tls_key_hash: bytes
+) -> tuple[Market, MarketFollower]:
+    """The deployment, and all of its events so far; raises KeyInUse where another process serves with these keys."""
     named = configuration.market
     place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
     connecting = await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
@@ -281,6 +274,8 @@ async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration
     follower = MarketFollower(market, events, poll_interval=configuration.poll_seconds)
     await stack.enter_async_context(follower)
     await follower.catch_up()
+    if tls_key_hash:
+        await Alone(lambda: follower.state, operator, tls_key_hash).require()
     return market, follower
 
 

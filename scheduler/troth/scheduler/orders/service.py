@@ -15,8 +15,10 @@ import asyncio
 import hmac
 import logging
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -68,6 +70,9 @@ FINALITY_BLOCKS = 96
 """Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
 ROWS_PIECE = 1 << 20
 """Bytes of rows in one answer."""
+GREED = 8
+"""How many times as many places as are free one tab may hold: alone it has eight ninths of all, and ten that take all
+they get leave an eighty-first."""
 RETRY_AFTER = 5
 """Seconds after which a client that found all places taken may ask again: a short answer's time."""
 CLIENT_SECONDS = 3.0
@@ -128,7 +133,11 @@ def _undrawn() -> Lines:
 
 
 class Orders:
-    """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy."""
+    """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy.
+
+    One tab may hold ``GREED`` times as many places as are free. So whoever orders again as soon as an answer ends
+    leaves room for others, however many clients do that, and a client that is alone has nearly all places.
+    """
 
     def __init__(self, context: SchedulerContext, book: LogBook, *, concurrent: int) -> None:
         self.context = context
@@ -137,6 +146,8 @@ class Orders:
         self._concurrent = concurrent
         self._written = 0
         """Orders that were admitted and are being written."""
+        self._held: Counter[Hash32] = Counter()
+        """Places by tab."""
         self._runs: dict[Hash32, OrderRun] = {}
         self._checks: dict[Hash32, CheckRun] = {}
         self._locks: WeakValueDictionary[Hash32, asyncio.Lock] = WeakValueDictionary()
@@ -161,36 +172,50 @@ class Orders:
         """
         if self.draining:
             raise Busy("This scheduler is being stopped", RETRY_AFTER)
-        self._require_place()
+        tab = sent.order.message.tab
+        self._require_place(tab)
         try:
-            session = await admit(self.context, sent, preferred, self._entering)
+            session = await admit(self.context, sent, preferred, partial(self._entering, tab))
         except ChainError as error:
             raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
         except StorageFailed as error:
             raise Busy("This scheduler's disk takes nothing now", RETRY_AFTER) from error
         run = self._runs[session.order_id] = OrderRun(self.context, self.book, session)
-        self._start(session.order_id, self._serve(run, session.order_id))
+        self._held[tab] += 1
+        self._start(session.order_id, self._serve(run, session.order_id, tab))
         return run.lines
 
-    def _require_place(self) -> None:
-        if len(self._runs) + self._written >= self._concurrent:
+    def _require_place(self, tab: Hash32) -> None:
+        free = self._concurrent - len(self._runs) - self._written
+        if free <= 0:
             raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
+        if self._held[tab] >= GREED * free:
+            what = f"This tab has {self._held[tab]} of {self._concurrent} places, and the others are kept for others"
+            raise Busy(what, RETRY_AFTER)
 
     @contextmanager
-    def _entering(self) -> Iterator[None]:
+    def _entering(self, tab: Hash32) -> Iterator[None]:
         """A place while an order is written; raises Busy. Orders that come at once all found one before."""
-        self._require_place()
+        self._require_place(tab)
         self._written += 1
+        self._held[tab] += 1
         try:
             yield
         finally:
             self._written -= 1
+            self._leave(tab)
 
-    async def _serve(self, run: OrderRun, order_id: Hash32) -> None:
+    def _leave(self, tab: Hash32) -> None:
+        self._held[tab] -= 1
+        if not self._held[tab]:
+            del self._held[tab]
+
+    async def _serve(self, run: OrderRun, order_id: Hash32, tab: Hash32) -> None:
         try:
             await run.run()
         finally:
             del self._runs[order_id]
+            self._leave(tab)
         if self._has_failed(order_id):
             # Who has concluded has let its caches go with that.
             await dismiss(self.context, order_id, run.nodes)
