@@ -164,6 +164,25 @@ contract OrganisationsTests is OrganisationsTest {
         organisations.host(deployment, node(4), 0, LAYERS);
     }
 
+    function test_WhoHostedTakesAnotherPlaceOnlyOnceTheLastEpochCannotBePostedAnyMore() public {
+        uint64 deployment = deployOwn();
+        vm.prank(node(3));
+        organisations.host(deployment, node(3), 0, LAYERS);
+        for (uint64 epoch = 5; epoch < 9; ++epoch) {
+            serve(1, epoch);
+        }
+        vm.prank(ALICE);
+        uint64 next = organisations.deploy(OWN, 1, 2, node(1), "own-model");
+        toEpoch(8);
+        vm.prank(node(3));
+        vm.expectRevert(abi.encodeWithSelector(IOrganisations.StillHosting.selector, node(3), deployment, 8));
+        organisations.host(next, node(3), 0, LAYERS);
+        toEpoch(9);
+        vm.prank(node(3));
+        organisations.host(next, node(3), 0, LAYERS);
+        assertEq(organisations.hostingOf(node(3)).deployment, next);
+    }
+
     function test_HostingItselfEarnsNothing() public {
         uint64 deployment = deployOwn();
         addNode(node(5), ALICE, OWN, 5);
