@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from troth.protocol.types import to_address
-from troth.transport import health
-from troth.transport.alone import Alone, answers_elsewhere, process_number
+from troth.transport import alone, health
+from troth.transport.alone import MOST_OWN, Alone, answers_elsewhere, process_number
 from troth.transport.errors import KeyInUse
 from troth.transport.health import health_routes
 from troth.transport.identity import create_identity
@@ -76,13 +76,42 @@ async def test_a_copy_that_runs_ends_once_the_other_one_answers(copied: Machine)
             await asyncio.wait_for(copied.alone.watch(0.01), 30)
 
 
-async def test_what_is_about_to_stop_is_waited_for(copied: Machine) -> None:
+async def test_what_is_about_to_stop_is_waited_for(copied: Machine, caplog: pytest.LogCaptureFixture) -> None:
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(copied.served())
         starting = asyncio.create_task(copied.alone.require(60.0))
-        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            while "waiting for it to stop" not in caplog.text:  # noqa: ASYNC110 - a log has no event
+                await asyncio.sleep(0.01)
+        assert not starting.done()
         await stack.aclose()
         await asyncio.wait_for(starting, 30)
+
+
+@pytest.mark.parametrize(
+    ("answers", "ends"),
+    [
+        ([True, None, True], True),
+        ([True, False, True], True),
+        ([True, *[False] * MOST_OWN, True], False),
+        ([None] * 20, False),
+    ],
+    ids=["one look in two is in vain", "a name leads to both in turn", "long ago", "nobody answers"],
+)
+async def test_a_running_process_counts_others(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, answers: list[bool | None], ends: bool
+) -> None:
+    told = iter(answers)
+
+    async def look(*_arguments: Any) -> bool | None:
+        try:
+            return next(told)
+        except StopIteration:
+            raise TimeoutError from None
+
+    monkeypatch.setattr(alone, "answers_elsewhere", look)
+    with pytest.raises(KeyInUse if ends else TimeoutError):
+        await machine.alone.watch(0.0)
 
 
 async def test_who_is_alone_starts_and_goes_on(machine: Machine) -> None:

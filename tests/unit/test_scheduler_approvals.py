@@ -79,11 +79,22 @@ async def test_what_comes_while_others_are_sent_is_approved_after_them(chain: Ch
     assert chain.approved == [5, 10], "one approval replaces another"
 
 
+async def test_where_an_approval_fails_the_others_are_approved_anew(chain: Chain, ledger: MarketLedger) -> None:
+    """A chain node that fails once costs one call its turn, and not all of them."""
+    chain.refuses = {"approve 15"}
+    calls: list[Any] = ["a", "b", "d"]
+    outcomes = await asyncio.gather(*[ledger.execute(call, 5) for call in calls], return_exceptions=True)
+    assert isinstance(outcomes[0], ValueError)
+    assert outcomes[1:] == [7, 7]
+    assert chain.approved == [15, 10]
+
+
 async def test_where_nothing_can_be_approved_each_is_told(chain: Chain, ledger: MarketLedger) -> None:
-    chain.refuses = {"approve 10"}
+    chain.refuses = {"approve 10", "approve 5"}
     calls: list[Any] = ["a", "b"]
     outcomes = await asyncio.gather(*[ledger.execute(call, 5) for call in calls], return_exceptions=True)
     assert [isinstance(one, ValueError) for one in outcomes] == [True, True]
+    chain.refuses = set()
     assert await ledger.execute(calls[0], 5) == 7, "and later ones are sent"
 
 

@@ -77,17 +77,27 @@ async def end(orders: Orders, runs: list[Any]) -> None:
     await asyncio.gather(*orders._tasks)
 
 
-@pytest.mark.parametrize(("greedy", "least"), [(1, 28), (4, 7), (10, 3)])
-async def test_who_orders_again_at_once_leaves_places_for_others(orders: Orders, greedy: int, least: int) -> None:
+@pytest.mark.parametrize(("greedy", "left"), [(1, 28), (4, 16), (10, 16)])
+async def test_who_orders_again_at_once_leaves_places_for_others(orders: Orders, greedy: int, left: int) -> None:
     """Hundreds of clients end their answers and order again at once; the next honest one waits for none of them."""
     tabs = [tab_of(number) for number in range(greedy)]
     for _ in range(5):
         await fill(orders, tabs)
-        assert least <= 256 - orders.running <= 256 // (1 + GREED * greedy) + greedy
+        assert 256 - orders.running == left
         assert await orders.submit(order_of(HONEST)) is not None
         await end(orders, list(orders._runs.values()))
     assert orders.running == 0
     assert not orders._held
+
+
+async def test_whoever_wants_all_places_needs_a_tab_for_each_of_the_last(orders: Orders) -> None:
+    tabs = 0
+    while orders.running < 256:
+        tabs += 1
+        await fill(orders, [tab_of(tabs)])
+    assert tabs == 18
+    assert sorted(held(orders).values(), reverse=True) == [228, 12, *[1] * 16]
+    await end(orders, list(orders._runs.values()))
 
 
 async def test_few_places_are_all_given_to_one_client(orders: Orders) -> None:

@@ -117,7 +117,8 @@ class MarketLedger:
         try:
             while self._waiting:
                 together, self._waiting = self._waiting, []
-                await self._send_approved([one for one in together if not one.sent.done()])
+                if ready := [one for one in together if not one.sent.done()]:
+                    await self._send_approved(ready)
         finally:
             for one in together + self._waiting:
                 one.sent.cancel()
@@ -129,11 +130,14 @@ class MarketLedger:
             for approval in await approvals_in_asset(self._market, self._key.address, total):
                 await self._market.execute(approval, self._key)
         except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
-            outcomes: list[TransactionReceipt | BaseException] = [error] * len(together)
-        else:
-            together = [one for one in together if not one.sent.done()]
-            sending = [self._market.execute(one.call, self._key) for one in together]
-            outcomes = await asyncio.gather(*sending, return_exceptions=True)
+            first, *others = together
+            if not first.sent.done():
+                first.sent.set_exception(error)
+            self._waiting = [*others, *self._waiting]  # what failed once may succeed for them
+            return
+        together = [one for one in together if not one.sent.done()]
+        sending = [self._market.execute(one.call, self._key) for one in together]
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
         for one, outcome in zip(together, outcomes, strict=True):
             if one.sent.done():
                 continue  # its caller is gone

@@ -27,11 +27,13 @@ from troth.transport.https import naming_errors, pinned_client
 
 PROCESS_HEADER: Final = "x-troth-process"
 ANSWER_SECONDS = 5.0
-LEAVING_SECONDS = 30.0
-"""How long the process before this one may take to stop listening."""
+LEAVING_SECONDS = 45.0
+"""How long the process before this one may take to stop listening: it first ends what is under way."""
 LOOK_SECONDS = 60.0
-IN_A_ROW = 2
+MOST_OTHERS = 2
 """Looks at which somebody else answered, before this process ends."""
+MOST_OWN = 10
+"""Looks in a row at which this process itself answered, after which earlier ones of others are forgotten."""
 log = logging.getLogger(__name__)
 
 
@@ -46,14 +48,14 @@ def _number_of(_process: int) -> str:
     return secrets.token_hex(16)
 
 
-async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool:
-    """Whether another process than this one answers at an endpoint with this TLS key."""
+async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool | None:
+    """Whether another process than this one answers at an endpoint with this TLS key; None where nobody does."""
     try:
         async with pinned_client(endpoint, tls_key_hash, ANSWER_SECONDS) as client:
             with naming_errors(endpoint):
                 answer = await client.get("/livez")
     except (OverlayError, httpx.HTTPError):
-        return False
+        return None
     told: str | None = answer.headers.get(PROCESS_HEADER)
     return told != process_number()
 
@@ -82,11 +84,20 @@ class Alone:
             await asyncio.sleep(min(2.0, leaving_seconds))
 
     async def watch(self, every: float = LOOK_SECONDS) -> None:
-        """Look again and again; raises KeyInUse once another process has answered a few times in a row."""
-        seen = 0
-        while seen < IN_A_ROW:
+        """Look again and again; raises KeyInUse once another process has answered a few times.
+
+        A look at which nobody answers says nothing. One at which this process answers does not say much either: a name
+        may lead to both in turn.
+        """
+        others, own = 0, 0
+        while others < MOST_OTHERS:
             await asyncio.sleep(every)
-            seen = seen + 1 if await answers_elsewhere(self.endpoint, self.tls_key_hash) else 0
+            elsewhere = await answers_elsewhere(self.endpoint, self.tls_key_hash)
+            if elsewhere:
+                others, own = others + 1, 0
+            elif elsewhere is not None:
+                own += 1
+                others = others if own < MOST_OWN else 0
         raise _in_use(self.endpoint)
 
 

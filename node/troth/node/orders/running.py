@@ -177,16 +177,12 @@ class RunningNode:
             server = await stack.enter_async_context(serving(self._server(market, follower)))
             self._listening = server
             log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
-            if tunnel is not None:
-                tunnel.start(server.port)
-            if configuration.router is not None:
-                asked = configuration.router
+            if (asked := configuration.router) is not None:
                 ways = routers(self._key.secret, asked.by, asked.gateway)
                 self._router = RouterPort(ways, configuration.endpoint)
                 self._metrics.follow_router(self._router)
                 # Left before the server: nobody is led to a port where nothing listens.
                 stack.push_async_callback(self._router.close)
-                self._router.start(server.port)
             await self._serve(market, follower)
 
     def stop(self) -> None:
@@ -290,6 +286,10 @@ class RunningNode:
         tls = load_identity(self._configuration.tls_folder)
         alone = Alone(lambda: follower.state, self._key.address, tls.spki_sha256)
         await alone.require()
+        # Not before: they lead the registered endpoint here, and away from a process that serves with these keys.
+        for way in (self._tunnel, self._router):
+            if way is not None and self._listening is not None:
+                way.start(self._listening.port)
         ground = FollowedGround(follower, market.chain.chain_id)
         execution_class, descriptor = self._class_of(follower)
         engine = await self._load(follower, execution_class, descriptor)

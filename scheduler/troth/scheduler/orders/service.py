@@ -71,8 +71,9 @@ FINALITY_BLOCKS = 96
 ROWS_PIECE = 1 << 20
 """Bytes of rows in one answer."""
 GREED = 8
-"""How many times as many places as are free one tab may hold: alone it has eight ninths of all, and ten that take all
-they get leave an eighty-first."""
+"""How many times as many places as are free one tab may hold: alone it has eight ninths of all."""
+KEPT_SHARE = 16
+"""One place of so many is kept for tabs that hold none."""
 RETRY_AFTER = 5
 """Seconds after which a client that found all places taken may ask again: a short answer's time."""
 CLIENT_SECONDS = 3.0
@@ -135,8 +136,9 @@ def _undrawn() -> Lines:
 class Orders:
     """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy.
 
-    One tab may hold ``GREED`` times as many places as are free. So whoever orders again as soon as an answer ends
-    leaves room for others, however many clients do that, and a client that is alone has nearly all places.
+    One tab may hold ``GREED`` times as many places as are free, and the last ones go to tabs that hold none. So whoever
+    orders again as soon as an answer ends leaves room for others, and a client that is alone has nearly all places. To
+    hold all of them takes a tab for each of the last ones.
     """
 
     def __init__(self, context: SchedulerContext, book: LogBook, *, concurrent: int) -> None:
@@ -189,7 +191,7 @@ class Orders:
         free = self._concurrent - len(self._runs) - self._written
         if free <= 0:
             raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
-        if self._held[tab] >= GREED * free:
+        if self._held[tab] >= GREED * free or (self._held[tab] and free <= self._concurrent // KEPT_SHARE):
             what = f"This tab has {self._held[tab]} of {self._concurrent} places, and the others are kept for others"
             raise Busy(what, RETRY_AFTER)
 
