@@ -31,8 +31,9 @@ arm("watcher", Plan(Path(sys.argv[1])))
 app(sys.argv[2:])
 """
 TESTS = Path(__file__).parents[1]
-STEPS = ("shown", "case_follow", "case_intend", "case_note", "case_end")
-"""What a watcher writes down: a finding it told, a case it takes on, a call before and after it, the end."""
+STEPS = ("shown", "case_follow", "case_send", "case_end")
+"""What a watcher does in turn: it writes down a finding it told, and a case it takes on, sends a call, and writes down the
+end."""
 PLACES = [(moment, step) for step in STEPS for moment in ("before", "after")]
 
 

@@ -16,8 +16,10 @@ from typing import Any
 
 from troth.audit.watching.findings import ShownFindings
 from troth.cases import journal as cases_journal
+from troth.cases.courtroom import LiveCourtroom, Mined
 from troth.client.tabs.store import TabStore
 from troth.node.earning.database import NodeDatabase
+from troth.protocol.market.calls import PartCall
 from troth.scheduler.tabs.database import SchedulerDatabase
 
 Statement = tuple[str, Sequence[Any]]
@@ -153,8 +155,17 @@ def _watcher(plan: Plan) -> None:
         plan.die("watcher", "after", ["shown"])
 
     ShownFindings.note = dying  # type: ignore[method-assign]
-    for name in ("follow", "intend", "note", "end"):
+    for name in ("follow", "end"):
         _method(cases_journal.CaseJournal, name, plan)
+    send = LiveCourtroom.send
+
+    async def sending(self: LiveCourtroom, call: PartCall) -> Mined:
+        plan.die("watcher", "before", ["case_send"])
+        mined = await send(self, call)
+        plan.die("watcher", "after", ["case_send"])
+        return mined
+
+    LiveCourtroom.send = sending  # type: ignore[method-assign]
 
 
 def _method(kind: type[Any], name: str, plan: Plan) -> None:
