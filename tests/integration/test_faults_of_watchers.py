@@ -32,8 +32,8 @@ app(sys.argv[2:])
 """
 TESTS = Path(__file__).parents[1]
 STEPS = ("shown", "case_follow", "case_send", "case_end")
-"""What a watcher does in turn: it writes down a finding it told, and a case it takes on, sends a call, and writes down the
-end."""
+"""What a watcher does in turn: it writes down a finding it told and a case it takes on, sends a call, and writes down
+the end."""
 PLACES = [(moment, step) for step in STEPS for moment in ("before", "after")]
 
 
