@@ -150,6 +150,11 @@ interface IReputation {
     /// @notice A node with a credit has answered: nobody may call it silent.
     error SilentAndScored(address node, uint256 reports);
     error ReportOutsideList(uint256 silent, uint256 nodes);
+    /// @notice Reports are of the last epoch that was settled: `through` is one more.
+    error NotTheLast(uint64 epoch, uint64 through);
+    error AnotherUpdate(bytes32 digest, bytes32 settled);
+    /// @notice No node is left that enough members report and nobody rated in this epoch.
+    error NobodySilent(uint64 epoch);
     error SameUpdate(bytes32 digest);
     error WrongSigner(address operator, address signer);
 
@@ -177,6 +182,13 @@ interface IReputation {
         SilenceReport[] calldata reports,
         bytes[] calldata signatures
     ) external;
+
+    /// @notice Anybody, in the epoch that an update settled and in the next one until that is settled, too: rates with 0
+    ///         whom the update did not score and more than 1/3 of the members report. Whoever settles chooses which
+    ///         reports it shows; so the others are brought here.
+    /// @param update the one that settled the epoch
+    /// @param reports as `settle` takes them; a node that was rated in this epoch stays as it is
+    function reportSilence(ReputationUpdate calldata update, SilenceReport[] calldata reports) external;
 
     /// @notice Anybody: a member that signed two updates for one epoch and seed is expelled and loses its bond, of which
     ///         a tenth goes to the sender and the rest stays here for ever.

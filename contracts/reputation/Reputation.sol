@@ -47,6 +47,8 @@ contract Reputation is IReputation, EIP712 {
     uint64 private _through;
     address private _lastLeader;
     bytes32 private _nextList;
+    /// @dev Of the update that settled the last epoch, as in `EpochSettled`.
+    bytes32 private _lastDigest;
     address[] private _roster;
     mapping(address operator => Rater) private _raters;
     mapping(address owner => address operator) private _operators;
@@ -154,7 +156,22 @@ contract Reputation is IReputation, EIP712 {
         _countReports(work, update, reports);
         _rate(work, update);
         (_through, _lastLeader, _nextList) = (update.epoch + 1, update.leader, update.nextList);
+        _lastDigest = digest;
         emit EpochSettled(update.epoch, update.leader, digest, update.nextList, signatures.length, drawn);
+    }
+
+    /// @inheritdoc IReputation
+    function reportSilence(ReputationUpdate calldata update, SilenceReport[] calldata reports) external {
+        uint64 current = epochNow();
+        if (update.epoch > current || current > update.epoch + 1) revert WrongEpoch(update.epoch, current);
+        if (_through != update.epoch + 1) revert NotTheLast(update.epoch, _through);
+        bytes32 digest = _structHash(update);
+        if (digest != _lastDigest) revert AnotherUpdate(digest, _lastDigest);
+        Work memory work;
+        work.epoch = update.epoch;
+        _setList(work, update);
+        _countReports(work, update, reports);
+        _rateSilent(work, update);
     }
 
     /// @dev Epoch, seed and list are those that they must be.
@@ -167,11 +184,16 @@ contract Reputation is IReputation, EIP712 {
         uint256 count = update.nodes.length;
         if (count != update.credits.length || count > MAXIMUM_NODES) revert InvalidList(count, update.credits.length);
         work.epoch = current;
-        work.list = keccak256(abi.encode(keccak256(abi.encodePacked(update.nodes)), update.promptRoot));
+        _setList(work, update);
         // An epoch that nobody settled fixed no list: the next one rates nobody, and fixes one again.
         bytes32 list = _through == current ? _nextList : bytes32(0);
         bool isEmpty = count == 0 && update.promptRoot == bytes32(0);
         if (list == 0 ? !isEmpty : list != work.list) revert ListNotFixed(work.list, list);
+    }
+
+    /// @dev What reports name, and how many signatures and reports it takes.
+    function _setList(Work memory work, ReputationUpdate calldata update) private view {
+        work.list = keccak256(abi.encode(keccak256(abi.encodePacked(update.nodes)), update.promptRoot));
         work.needed = COMMITTEE.threshold();
         // The threshold is the least number above 2n / 3; half of it, rounded up, is the least above n / 3.
         work.silence = (work.needed + 1) / 2;
@@ -246,16 +268,38 @@ contract Reputation is IReputation, EIP712 {
             } else if (credit > Scores.ONE) {
                 revert InvalidCredit(node, credit);
             }
-            _rateOne(work, node, credit, silent, chosen);
+            Standing memory standing = _standings[node];
+            if (standing.owner == address(0)) standing = _newcomer(node, chosen.initial);
+            _requireDisinterested(work, node, standing.owner);
+            _rateOne(work, node, credit, silent, standing, chosen);
         }
     }
 
-    function _rateOne(Work memory work, address node, uint256 credit, bool silent, ReputationRules memory chosen)
-        private
-    {
-        Standing memory standing = _standings[node];
-        if (standing.owner == address(0)) standing = _newcomer(node, chosen.initial);
-        _requireDisinterested(work, node, standing.owner);
+    /// @dev Whom the settled update left as it was. Who signed it does not count here: reports speak, and only against.
+    function _rateSilent(Work memory work, ReputationUpdate calldata update) private {
+        ReputationRules memory chosen = _rules;
+        uint256 found;
+        for (uint256 i = 0; i < update.nodes.length; ++i) {
+            if (work.reports[i] < work.silence) continue;
+            address node = update.nodes[i];
+            if (update.credits[i] != NOT_SCORED) revert SilentAndScored(node, work.reports[i]);
+            Standing memory standing = _standings[node];
+            if (standing.rated != 0 && standing.lastEpoch == work.epoch) continue;
+            if (standing.owner == address(0)) standing = _newcomer(node, chosen.initial);
+            _rateOne(work, node, 0, true, standing, chosen);
+            ++found;
+        }
+        if (found == 0) revert NobodySilent(work.epoch);
+    }
+
+    function _rateOne(
+        Work memory work,
+        address node,
+        uint256 credit,
+        bool silent,
+        Standing memory standing,
+        ReputationRules memory chosen
+    ) private {
         standing = Scores.rated(standing, credit, work.epoch, chosen);
         _standings[node] = standing;
         emit NodeRated(

@@ -376,7 +376,7 @@ def _configuration(network: Network, name: str) -> ClientConfiguration:
     place = network.stage.market.place
     case = "5ether" if name == "suer" else ""
     table = MarketTable(
-        place.factory, place.contracts.bank, place.block, "5ether", case, stall=30, reviewers=5, seats=1, outside=0
+        place.factory, place.contracts.bank, place.block, "5ether", case, reviewers=5, seats=1, outside=0
     )
     class_id = "0x" + network.plan.class_id
     return ClientConfiguration(table, network.plan.rpc, execution_class=class_id)

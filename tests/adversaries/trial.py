@@ -28,6 +28,8 @@ TRIAL_SECONDS = 180.0
 SETTLE_SECONDS = 8.0
 NEVER_PAID = {Phase.CONTRADICTED, Phase.REFUSED_CHECK}
 LOOK_SECONDS = 0.1
+LINES_SHOWN = 30
+"""Of each process, where a row breaks."""
 ATTEMPTS = 6
 ACCOMPLICE = "shows its opening"
 """The cheat of a verifier that did its work, and lets another one copy."""
@@ -318,6 +320,7 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
     except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
         told = f" (the client was told: {found.said})" if found.said else ""
         found.broken.append(f"broke: {type(error).__name__}: {error}{told}")
+        found.broken += [f"{child.name} printed last:\n{child.tail(LINES_SHOWN)}" for child in network.children]
     found.wall = time.monotonic() - begun
     return found
 

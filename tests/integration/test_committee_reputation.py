@@ -147,6 +147,11 @@ async def test_members_carry_epochs_out(committee: Committee) -> None:
     await agreed(committee, file, "--list", fixed, "--credits", credits, "--next", fixed)
     for number in range(2):
         await committee.member(number, "report", file, "--silent", nodes[2])
+    # Somebody settles first and leaves the reports out: who has them brings them with the same command.
+    without = committee.folder / "without.json"
+    without.write_text(json.dumps(json.loads(file.read_text()) | {"silences": {}}))
+    assert (await settle(committee, without))["reports"] == 0
+    assert len((await committee.run("reputation", "show"))["nodes"]) == 2
     told = await settle(committee, file)
     assert (told["scored"], told["reports"]) == (2, 2)
     seen = await committee.run("reputation", "show")

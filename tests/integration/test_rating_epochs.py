@@ -17,7 +17,7 @@ from troth.committee.corpus.wear import prompts_of_list
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
 from troth.committee.rating import member as rating
 from troth.committee.rating.challenges import new_openings, root_of
-from troth.committee.rating.epochs import EpochFile, ExaminedList, SilenceSaid, with_signature
+from troth.committee.rating.epochs import EpochFile, ExaminedList, with_signature
 from troth.committee.rating.member import EpochProposal, encode_message
 from troth.committee.rating.requests import REVIEW, SIGNED
 from troth.protocol.reputation import ONE
@@ -127,29 +127,6 @@ async def test_members_refuse_the_leader_of_the_seed_before_its_turn(stage: Rati
         await judge.review(second, EpochProposal(rating.VERSION, file, [], []))
 
 
-async def test_a_forged_report_of_silence_does_not_spoil_what_settles_the_epoch(stage: RatingStage) -> None:
-    leader = await stage.leader()
-    await stage.to(2, 0.49)
-    await stage.act()
-    await stage.to(2, 0.51)
-    stage.members[leader].awake.submit = _never  # type: ignore[assignment]
-    await stage.act()
-    stage.kill(leader)
-    seed = (await stage.clock.moment()).now.seed
-    others = [member.awake.rater for operator, member in stage.members.items() if operator != leader]
-    known = [(rater, kept) for rater in others if (kept := rater.store.proposal(2, seed)) is not None]
-    assert known, stage.refusals
-    for rater, kept in known:
-        file = kept[0]
-        said = SilenceSaid("0x" + (1).to_bytes(32, "big").hex(), file.signatures[leader])
-        with pytest.raises(EpochRefused):
-            await rater.hear(msgspec.structs.replace(file, silences={**file.silences, leader: said}))
-        assert rater.store.proposal(2, seed) == kept
-    await stage.to(2, 0.92)
-    await stage.act()
-    assert stage.through() == 3
-
-
 async def test_a_leader_that_lies_about_credits_gets_no_signature_and_the_next_one_leads(stage: RatingStage) -> None:
     liar = await stage.leader()
     stage.members[liar].examiner.lie = ONE // 5
@@ -184,40 +161,6 @@ async def test_one_member_that_is_down_stops_nothing_and_two_do(stage: RatingSta
     await epoch(stage, number)
     assert stage.through() == before
     assert any("3 members must sign" in refusal for refusal in stage.refusals)
-
-
-async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -> None:
-    await epoch(stage, 2)
-    silent = stage.market.nodes[0]
-    stage.market.silent.add(silent)
-    # Enough attempts that each member meets the node before it signs: draws decide whom it asks, and half of the
-    # attempts come after that.
-    terms = rating.RatingTerms(prompts=2, tokens=64, attempts=64)
-    for operator in stage.members:
-        stage.kill(operator)
-        stage.start(operator, terms)
-    await stage.to(3, 0.0)
-    await epoch(stage, 3)
-    rating_of = stage.clock.follower.state.ratings[silent]
-    assert (rating_of.silent, rating_of.credit, rating_of.epoch) == (True, 0, 3)
-    assert all(
-        stage.clock.follower.state.ratings[node].credit == WORTH[i] for i, node in enumerate(stage.market.nodes) if i
-    )
-
-
-async def test_a_node_that_answers_only_prompts_of_earlier_epochs_is_silent(stage: RatingStage) -> None:
-    """It has seen every prompt that was ever asked, and none of them comes again."""
-    await epoch(stage, 2)
-    node = stage.market.nodes[0]
-    stage.market.knows[node] = frozenset(prompt for prompt, _ in stage.market.prompts)
-    # Enough attempts that each member meets the node before it signs.
-    for operator in stage.members:
-        stage.kill(operator)
-        stage.start(operator, rating.RatingTerms(prompts=2, tokens=64, attempts=64))
-    await stage.to(3, 0.0)
-    await epoch(stage, 3)
-    found = stage.clock.follower.state.ratings[node]
-    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
 
 
 async def test_a_member_that_is_killed_at_each_step_goes_on_from_its_files(stage: RatingStage) -> None:

@@ -13,12 +13,18 @@ from troth.chain.errors import ChainRejected
 from troth.chain.market import Market
 from troth.chain.tokens import UNLIMITED, approvals_beside
 from troth.client.errors import TransactionRefused
+from troth.client.tabs import opening
 from troth.client.tabs.opening import ROUNDS, OpeningCalls, approved, carry_out
 from troth.protocol.calls import Call
 from troth.protocol.contract_errors import ContractError
 from troth.protocol.market.calls import PartCall
 
 DEPOSIT = PartCall(OWNER, Call("topUp", b""))
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PAUSE", 0.0)
 
 
 class SharedToken(BusyToken):
@@ -65,6 +71,21 @@ async def test_an_approval_that_another_program_took_is_made_again(taken_away: i
     token = SharedToken(0, taken_away)
     await deposited(token)
     assert (token.taken, token.allowed, token.approved) == ([70], 0, [70] * (1 + taken_away))
+
+
+async def test_another_program_may_have_approved_again_before_anybody_looks() -> None:
+    """Then what is there is its own, and this call gets one beside it."""
+
+    class Crowded(SharedToken):
+        async def simulate(self, call: Any, sender: Any) -> Any:
+            found = await super().simulate(call, sender)
+            if found.rejection is not None:
+                self.allowed = 70
+            return found
+
+    token = Crowded(0, 1)
+    await deposited(token)
+    assert (token.taken, token.approved, token.allowed) == ([70], [70, 140], 70)
 
 
 async def test_that_has_an_end() -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -53,21 +54,21 @@ class _Interrupts:
     async def over(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do it; from here on signals are heard."""
         self._task = asyncio.current_task()
-        for one in SIGNALS:
-            # A shell has what it starts in its background ignore SIGINT, and nohup has others ignored.
-            if signal.getsignal(one) is not signal.SIG_IGN:
-                self._before[one] = signal.signal(one, self._hear)
-        return await work
+        with _waking(asyncio.get_running_loop()):
+            for one in SIGNALS:
+                # A shell has what it starts in its background ignore SIGINT, and nohup has others ignored.
+                if signal.getsignal(one) is not signal.SIG_IGN:
+                    self._before[one] = signal.signal(one, self._hear)
+            return await work
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         if self.first is not None:
             self._stop_at_once()
         self.first = number
         assert self._task is not None
-        loop = self._task.get_loop()
         self._task.cancel()
-        # The loop may be asleep until something comes.
-        loop.call_soon_threadsafe(lambda: None)
+        # The loop may have read what woke it before this ran.
+        self._task.get_loop().call_soon_threadsafe(lambda: None)
 
     def _stop_at_once(self) -> NoReturn:
         assert self.first is not None
@@ -86,3 +87,28 @@ class _Interrupts:
         """The handlers as they were."""
         for one, before in self._before.items():
             signal.signal(one, before)
+
+
+@contextmanager
+def _waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """A signal wakes the loop whenever it comes.
+
+    Python calls a handler between two of its own instructions. A signal that comes while the loop goes to sleep, or to
+    another thread of the process, would be heard only once something else wakes the loop.
+    """
+    awake, wake = socket.socketpair()
+    with awake, wake:
+        for end in (awake, wake):
+            end.setblocking(False)
+        loop.add_reader(awake, _drain, awake)
+        before = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(awake)
+
+
+def _drain(awake: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        awake.recv(4096)

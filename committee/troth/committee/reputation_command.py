@@ -298,7 +298,10 @@ def settle(
     paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the file to the chain, which computes the scores (dry run by default); anybody may."""
+    """Bring the file to the chain, which computes the scores (dry run by default); anybody may.
+
+    If somebody settled it without the file's reports of silence, this brings them.
+    """
     from troth.committee.rating.contract import settle as bring
 
     show(asyncio.run(bring(file.expanduser(), scores.place(), paying.payer())), as_json)

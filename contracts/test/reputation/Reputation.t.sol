@@ -230,63 +230,6 @@ contract ReputationEpochTest is ReputationTest {
         assertEq(reputation.standingOf(nodes[0]).rated, 1);
     }
 
-    // -- silence ---------------------------------------------------------------------------------------------------
-
-    function test_SilenceNeedsMoreThanAThird() public {
-        fixNodes(2);
-        ReputationUpdate memory update = updateOf(nodes, promptRoot);
-        bytes[] memory made = signatures(update, NEEDED);
-        uint256 snapshot = vm.snapshotState();
-        reputation.settle(update, noProof, reportsOf(update, 2, 2), made);
-        assertEq(reputation.standingOf(nodes[1]).score, 500_000_000);
-        vm.revertToState(snapshot);
-        reputation.settle(update, noProof, reportsOf(update, 3, 2), made);
-        assertEq(reputation.standingOf(nodes[1]).score, 200_000_000);
-        assertEq(reputation.standingOf(nodes[1]).abnormal, 1);
-        assertEq(reputation.standingOf(nodes[0]).score, 500_000_000);
-    }
-
-    function test_OneMemberReportsOnce() public {
-        fixNodes(1);
-        ReputationUpdate memory update = updateOf(nodes, promptRoot);
-        bytes[] memory made = signatures(update, NEEDED);
-        SilenceReport[] memory reports = reportsOf(update, 3, 1);
-        reports[2] = reports[1];
-        vm.expectRevert(abi.encodeWithSelector(IReputation.SignersOutOfOrder.selector, member(1), member(1)));
-        reputation.settle(update, noProof, reports, made);
-    }
-
-    function test_NobodyIsSilentAndScored() public {
-        fixNodes(1);
-        ReputationUpdate memory update = updateOf(nodes, promptRoot);
-        update.credits[0] = 9e8;
-        bytes[] memory made = signatures(update, NEEDED);
-        SilenceReport[] memory reports = reportsOf(update, 3, 1);
-        vm.expectRevert(abi.encodeWithSelector(IReputation.SilentAndScored.selector, nodes[0], 3));
-        reputation.settle(update, noProof, reports, made);
-    }
-
-    function test_ReportsNameNodesOfTheList() public {
-        fixNodes(2);
-        ReputationUpdate memory update = updateOf(nodes, promptRoot);
-        bytes[] memory made = signatures(update, NEEDED);
-        SilenceReport[] memory reports = reportsOf(update, 3, 4);
-        vm.expectRevert(abi.encodeWithSelector(IReputation.ReportOutsideList.selector, 4, 2));
-        reputation.settle(update, noProof, reports, made);
-    }
-
-    function test_ReportsOfAnotherEpochDoNotCount() public {
-        fixNodes(1);
-        ReputationUpdate memory update = updateOf(nodes, promptRoot);
-        SilenceReport[] memory reports = reportsOf(update, 3, 1);
-        settle(update);
-        toEpoch(reputation.epochNow() + 1);
-        update = updateOf(nodes, promptRoot);
-        bytes[] memory made = signatures(update, NEEDED);
-        vm.expectPartialRevert(IReputation.NotARater.selector);
-        reputation.settle(update, noProof, reports, made);
-    }
-
     // -- rules -----------------------------------------------------------------------------------------------------
 
     function test_UnsoundRulesAreRefused() public {

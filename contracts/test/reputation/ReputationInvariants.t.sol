@@ -22,6 +22,7 @@ contract ReputationInvariantsTest is Test {
             everybody.withdrawOne.selector,
             everybody.expelOne.selector,
             everybody.settleOne.selector,
+            everybody.reportOne.selector,
             everybody.wait.selector
         ];
         targetContract(address(everybody));
@@ -37,6 +38,9 @@ contract ReputationInvariantsTest is Test {
         everybody.settleOne(1);
         everybody.wait(40);
         everybody.settleOne(2);
+        for (uint256 node = 0; node < 3; ++node) {
+            everybody.reportOne(node);
+        }
         everybody.leaveOne(3);
         everybody.expelOne(4);
         everybody.wait(59);
@@ -46,6 +50,7 @@ contract ReputationInvariantsTest is Test {
         everybody.enrollOne(3);
         holds();
         assertEq(everybody.settlements(), 2);
+        assertGt(everybody.silences(), 0);
         assertEq(everybody.returned(), 1 ether);
         assertEq(everybody.burnt(), 0.9 ether);
         assertGt(everybody.highestScore(), 0.5e9);

@@ -52,6 +52,11 @@ def threshold(members: int) -> int:
     return 2 * members // 3 + 1
 
 
+def reports_needed(members: int) -> int:
+    """How many of the members must call a node silent: half of the threshold, which is more than a third of them."""
+    return (threshold(members) + 1) // 2
+
+
 def read_member(text: str) -> CommitteeMember:
     """`operator,0xtlskeyhash,https://…`, as `troth committee init` prints it; raises InvalidField."""
     try:

@@ -77,7 +77,9 @@ REMEDIES: Mapping[str, Remedy] = {
         if error["exitBlock"]
         else "Leave first."
     ),
-    "WrongEpoch": lambda error: f"It is epoch {error['current']}: an epoch is settled while it lasts.",
+    "WrongEpoch": lambda error: (
+        f"It is epoch {error['current']}: an epoch is settled while it lasts, and reports until the next is over."
+    ),
     "AlreadySettled": lambda error: f"Wait for epoch {error['epoch'] + 1}.",
     "WrongSeed": "The chain was reorganised below the epoch, or the epoch is too long for this chain: sign again.",
     "ListNotFixed": "Settle the nodes and prompts that the epoch before fixed; none, if it was not settled.",
@@ -88,6 +90,13 @@ REMEDIES: Mapping[str, Remedy] = {
         f"Add signatures of members that do not belong to {error['owner']}: {error['others']} of {error['needed']}."
     ),
     "SilentAndScored": lambda error: f"{error['node']} answered: leave its credit or the reports out.",
+    "NotTheLast": lambda error: (
+        f"Reports are taken for the epoch that was settled last, of which {error['through']} is the next."
+    ),
+    "AnotherUpdate": "Bring the reports with the update that settled the epoch.",
+    "NobodySilent": lambda error: (
+        f"Whom more than a third of the members report is rated for epoch {error['epoch']}: send nothing."
+    ),
     "NotAReputation": lambda error: f"Nothing stands at {error['place']}; name the market's Reputation.",
     "NotLastEpoch": lambda error: f"It is epoch {error['current']}: an epoch is posted in the one that follows it.",
     "NotInGroup": lambda error: (

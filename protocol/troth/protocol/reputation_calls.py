@@ -50,6 +50,11 @@ def settle(update: EpochUpdate, lead: VrfProof, reports: Sequence[SignedSilence]
     return Call("settle", _data("settle", update, lead, list(reports), list(signatures)))
 
 
+def report_silence(update: EpochUpdate, reports: Sequence[SignedSilence]) -> Call:
+    """Rate whom the update that settled an epoch left unscored; reports in ascending order of their signers."""
+    return Call("reportSilence", _data("reportSilence", update, list(reports)))
+
+
 def expel(operator: Address, epoch: int, seed: Hash32, first: UpdateEvidence, second: UpdateEvidence) -> Call:
     """Expel a member that signed both."""
     return Call("expel", _data("expel", operator, epoch, seed, first, second))

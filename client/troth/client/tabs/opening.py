@@ -6,6 +6,8 @@ With the wallet's own key they are simulated, and sent when that is wanted.
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -30,8 +32,11 @@ from troth.protocol.typed_data import sign_digest
 from troth.protocol.types import Address, Hash32
 
 Again = Callable[[], Awaitable["OpeningCalls | None"]]
-ROUNDS = 3
-"""How often calls are made whose approvals other programs take."""
+ROUNDS = 8
+"""How often calls are made whose approvals other programs take: of several at once, one gets through in each round."""
+PAUSE = 0.5
+"""Seconds for which a program waits at most after its first round, twice as many after the second: programs that look
+at an allowance at the same time would take it from one another again."""
 PERMIT_SECONDS = 3600
 """For which a payer's permit for the deployment's token holds (EIP-2612); it stands for an approval."""
 _PERMIT_TYPE = keccak256(b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)")
@@ -154,8 +159,11 @@ async def repeatable(
     first = await plan()
 
     async def again() -> OpeningCalls | None:
+        # Where it is there now, another program may have approved it since: it was missing if the call goes through.
         is_there = await allowance(market, token, first.sender, spender) >= amount
-        return None if is_there else await plan()
+        if is_there and (await market.simulate(first.calls[-1], first.sender)).rejection is not None:
+            return None
+        return await plan()
 
     return replace(first, again=again)
 
@@ -187,13 +195,16 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
     """
     done: dict[str, Any] = {"from": plan.sender, "broadcast": broadcast, "calls": plan.to_json(), "transactions": []}
     calls = plan.calls
-    for left in reversed(range(ROUNDS)):
+    for number in range(1, ROUNDS + 1):
         try:
             await _carry_out(market, OpeningCalls(plan.sender, calls), key, done, broadcast=broadcast)
             return done
         except (TransactionRefused, ChainRejected) as error:
-            may = left and plan.again is not None and (plan.is_once or isinstance(error, TransactionRefused))
-            again = await plan.again() if may and plan.again is not None else None
+            may = number < ROUNDS and (plan.is_once or isinstance(error, TransactionRefused))
+            if not may or plan.again is None:
+                raise
+            await asyncio.sleep(random.uniform(0, PAUSE * number))  # noqa: S311 - nobody gains by guessing it
+            again = await plan.again()
             if again is None:
                 raise
             calls = again.calls

@@ -180,9 +180,10 @@ async def withdraw(operator: str, place: ContractPlace, payer: TransactionPayer)
 
 
 async def settle(path: Path, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
-    """Settle the epoch that a file holds."""
+    """Settle the epoch that a file holds, or bring the reports in it that were left out when it was settled."""
     now, file = await epoch_now(place.rpc, place.contract, place.start_block), read_epoch(path)
-    return await carry_out(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
+    call = now.left_out(file) or now.settlement(file)
+    return await carry_out(place.rpc, call, place.contract, payer, _told(now, file))
 
 
 async def expel(

@@ -20,7 +20,7 @@ from troth.committee.records import open_records
 from troth.protocol import committee_calls, typed_data, vrf
 from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
-from troth.protocol.committee import threshold
+from troth.protocol.committee import reports_needed, threshold
 from troth.protocol.errors import InvalidSignature, ProtocolError
 from troth.protocol.market.signed import VrfProof
 from troth.protocol.reputation import (
@@ -224,9 +224,9 @@ class EpochNow:
         """The reports in a file, signatures checked; raises EpochRefused."""
         nodes, root = file.examined.read()
         listed = list_hash(nodes, root)
-        found = {}
+        update, found = file.update(), {}
         for sender, said in file.silences.items():
-            report = SilenceReport(self.epoch, self.seed, listed, int.from_bytes(_unhex(said.silent), "big"))
+            report = SilenceReport(update.epoch, update.seed, listed, int.from_bytes(_unhex(said.silent), "big"))
             _require_signed(report, self.domain, said.signature, to_address(sender))
             found[to_address(sender)] = report
         return found
@@ -242,11 +242,40 @@ class EpochNow:
         if len(file.signatures) < needed:
             raise EpochRefused(f"{needed} members must sign", len(file.signatures), "Hand the file to the others.")
         signatures = _ordered({to_address(one): _unhex(made) for one, made in file.signatures.items()})
-        reports = {
+        return calls.settle(update, self._hinted(proof), _ordered(self._reports(file, update)), signatures)
+
+    def left_out(self, file: EpochFile) -> Call | None:
+        """The call that rates whom reports in a file call silent, where whoever settled the epoch did not show them;
+        None where there is nobody, or where the file is not of the epoch that was settled last."""
+        update, last = file.update(), self.state.settled
+        settled = last is not None and last.digest == typed_data.struct_hash(update.message())
+        if not settled or self.epoch > update.epoch + 1:
+            return None
+        reports = self._reports(file, update)
+        return calls.report_silence(update, _ordered(reports)) if self._unrated(update, reports) else None
+
+    def _reports(self, file: EpochFile, update: EpochUpdate) -> dict[Address, SignedSilence]:
+        """The reports in a file that the chain takes: one that it does not would spoil all others."""
+        unscored = sum(1 << place for place, credit in enumerate(update.credits) if credit == NOT_SCORED)
+        return {
             sender: SignedSilence(report.silent, _unhex(file.silences[sender].signature))
             for sender, report in self.read_silences(file).items()
+            if self._counts(sender, update.epoch) and not report.silent & ~unscored
         }
-        return calls.settle(update, self._hinted(proof), _ordered(reports), signatures)
+
+    def _counts(self, operator: Address, epoch: int) -> bool:
+        rater = self.state.raters.get(operator)
+        return rater is not None and rater.counts(epoch) and operator in self.members
+
+    def _unrated(self, update: EpochUpdate, reports: Mapping[Address, SignedSilence]) -> list[Address]:
+        """Nodes that enough members report and that nobody rated in the update's epoch."""
+        enough, found = reports_needed(len(self.members)), []
+        for place, node in enumerate(update.nodes):
+            standing = self.state.standings.get(node)
+            is_rated = standing is not None and standing.last_epoch == update.epoch
+            if not is_rated and sum(said.silent >> place & 1 for said in reports.values()) >= enough:
+                found.append(node)
+        return found
 
     def _hinted(self, proof: bytes) -> VrfProof:
         if not proof:

@@ -220,11 +220,20 @@ class RatingMember:
             # As the chain would take it, or not at all.
             moment.now.settlement(file)
             self.keep(moment, file, ())
+        elif moment.now.left_out(file) is not None:
+            # Somebody was faster than its leader, and left out what members reported.
+            self.keep(moment, file, ())
 
     def keep(self, moment: EpochMoment, file: EpochFile, answers: Sequence[bytes]) -> None:
         """Keep a file and the list that it fixes."""
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
         self.store.keep_proposal(file, moment.now.seed, answers)
+
+    def settled_file(self, moment: EpochMoment) -> EpochFile | None:
+        """The file of the update that was settled last, if this member has it."""
+        last = moment.now.state.settled
+        kept = [] if last is None else self.store.proposals(last.epoch)
+        return next((file for file in kept if last is not None and _digest(file) == last.digest), None)
 
     # ---- what this member thinks
 

@@ -155,6 +155,12 @@ class EpochStore:
             return None
         return msgspec.json.decode(row[0], type=prepared(EpochFile)), msgspec.msgpack.decode(row[1], type=list[bytes])
 
+    def proposals(self, epoch: int) -> list[EpochFile]:
+        """Files of an epoch, one for each seed that it had."""
+        asked = "SELECT file FROM proposals WHERE epoch = ?"
+        rows = self._database.execute(asked, (epoch,)).fetchall()
+        return [msgspec.json.decode(data, type=prepared(EpochFile)) for (data,) in rows]
+
     # ---- what nodes' epochs add up to
 
     def keep_evidence(self, epoch: int, digest: Hash32, known: KnownEvidence) -> None:

@@ -41,6 +41,7 @@ from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
 from troth.protocol.errors import ProtocolError
 from troth.protocol.reputation import NOT_SCORED
+from troth.protocol.reputation_events import EpochSettled
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.transport.errors import OverlayError
 
@@ -63,6 +64,7 @@ class EpochTurns:
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ASKED_AT_ONCE))
     _tried: set[object] = field(default_factory=set)
+    _shown: EpochSettled | None = None
 
     async def run(self) -> None:
         """For ever."""
@@ -88,6 +90,7 @@ class EpochTurns:
         if not self._counts(moment):
             return
         self._attempt(moment)
+        await self._show_left_out(moment)
         if moment.settled:
             return
         self.rater.store.forget_before(moment.now.epoch - KEPT_EPOCHS)
@@ -322,6 +325,22 @@ class EpochTurns:
     async def _settle(self, moment: EpochMoment, file: EpochFile) -> None:
         await self.submit(moment.now.settlement(file))
         log.info("epoch %d is settled: %d signatures", file.epoch, len(file.signatures))
+
+    async def _show_left_out(self, moment: EpochMoment) -> None:
+        """Bring reports of silence that whoever settled the last epoch did not show: its leader at once, the others
+        when anybody would settle, or in the next epoch."""
+        file = self.rater.settled_file(moment)
+        if file is None:
+            return
+        leads = file.leader == self.rater.operator
+        if not leads and moment.now.epoch == file.epoch and not moment.anybody_settles:
+            return
+        call, settled = moment.now.left_out(file), moment.now.state.settled
+        if call is not None and settled != self._shown:
+            log.warning("epoch %d was settled without reports of silence: they are brought", file.epoch)
+            with suppress(ChainRejected):  # another member was faster
+                await self.submit(call)
+            self._shown = settled
 
     async def _tell(self) -> None:
         """Tell the others what a leader signed here: who shows each member something else is found out."""

@@ -11,6 +11,8 @@ contract ReputationActors is ReputationTest {
     uint256 public returned;
     uint256 public settlements;
     uint256 public expelled;
+    uint256 public silences;
+    ReputationUpdate private last;
 
     function setUp() public override {
         super.setUp();
@@ -71,7 +73,20 @@ contract ReputationActors is ReputationTest {
         bytes[] memory all = everybody(update);
         if (all.length < NEEDED) return;
         reputation.settle(update, noProof, new SilenceReport[](0), all);
+        last = update;
         ++settlements;
+    }
+
+    /// @dev Of the update that was settled last, by all who still count: the unscored nodes that nobody rated yet.
+    function reportOne(uint256 seed) public {
+        (uint64 through,,) = reputation.settled();
+        if (through == 0 || reputation.epochNow() > through || last.nodes.length == 0) return;
+        uint256 node = seed % last.nodes.length;
+        bool rated = reputation.standingOf(last.nodes[node]).lastEpoch == last.epoch;
+        SilenceReport[] memory all = everybodyReports(1 << node);
+        if (last.credits[node] != NOT_SCORED || rated || all.length < (NEEDED + 1) / 2) return;
+        reputation.reportSilence(last, all);
+        ++silences;
     }
 
     function wait(uint256 blocks) public {
@@ -123,6 +138,18 @@ contract ReputationActors is ReputationTest {
         count = 0;
         for (uint256 i = 0; i < COUNT; ++i) {
             if (counts(i, update.epoch)) made[count++] = signed(keys[i], structHash(update));
+        }
+    }
+
+    function everybodyReports(uint256 silent) private view returns (SilenceReport[] memory made) {
+        uint256 count;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            if (counts(i, last.epoch)) ++count;
+        }
+        made = new SilenceReport[](count);
+        count = 0;
+        for (uint256 i = 0; i < COUNT; ++i) {
+            if (counts(i, last.epoch)) made[count++] = report(i, last, silent);
         }
     }
 

@@ -1,0 +1,186 @@
+"""Nodes that answer no member, in epochs that members carry out by themselves; whoever settles shows the reports, or
+does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Anvil
+from support.rating_epochs import WORTH, epoch, second_epoch
+from support.rating_stage import RatingStage
+
+from troth.chain.errors import ChainRejected
+from troth.committee.errors import CommitteeError, EpochRefused
+from troth.committee.rating.epochs import EpochFile, SilenceSaid
+from troth.committee.rating.member import RatingTerms
+from troth.committee.rating.turns import EpochTurns
+from troth.protocol import typed_data
+from troth.protocol.reputation import SilenceReport, list_hash
+from troth.protocol.types import Address
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+
+@pytest.fixture
+async def stage(anvil: Anvil, tmp_path: Path) -> AsyncIterator[RatingStage]:
+    async with second_epoch(anvil, tmp_path) as stage:
+        yield stage
+
+
+async def met_by_everybody(stage: RatingStage) -> Address:
+    """Epoch 3 begins with a node that answers nobody.
+
+    Enough attempts that each member meets it before it signs: draws decide whom a member asks, and half of its attempts
+    come after that.
+    """
+    await epoch(stage, 2)
+    silent = stage.market.nodes[0]
+    stage.market.silent.add(silent)
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, RatingTerms(prompts=2, tokens=64, attempts=64))
+    await stage.to(3, 0.0)
+    return silent
+
+
+async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -> None:
+    silent = await met_by_everybody(stage)
+    await epoch(stage, 3)
+    rating_of = stage.clock.follower.state.ratings[silent]
+    assert (rating_of.silent, rating_of.credit, rating_of.epoch) == (True, 0, 3)
+    assert all(
+        stage.clock.follower.state.ratings[node].credit == WORTH[i] for i, node in enumerate(stage.market.nodes) if i
+    )
+
+
+async def test_a_node_that_answers_only_prompts_of_earlier_epochs_is_silent(stage: RatingStage) -> None:
+    """It has seen every prompt that was ever asked, and none of them comes again."""
+    await epoch(stage, 2)
+    node = stage.market.nodes[0]
+    stage.market.knows[node] = frozenset(prompt for prompt, _ in stage.market.prompts)
+    # Enough attempts that each member meets the node before it signs.
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, RatingTerms(prompts=2, tokens=64, attempts=64))
+    await stage.to(3, 0.0)
+    await epoch(stage, 3)
+    found = stage.clock.follower.state.ratings[node]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+def outrun(stage: RatingStage) -> None:
+    """Of every member: somebody reads its settlement on its way, leaves out the reports, and is mined first."""
+    for member in stage.members.values():
+        turns = member.awake
+
+        async def settle(moment: Any, file: EpochFile, turns: EpochTurns = turns) -> None:
+            assert file.silences, "there are reports to leave out"
+            await turns.submit(moment.now.settlement(msgspec.structs.replace(file, silences={})))
+            await EpochTurns._settle(turns, moment, file)
+
+        turns._settle = settle  # type: ignore[method-assign]
+
+
+async def acted(stage: RatingStage) -> None:
+    """All look, and what the chain refuses ends that look alone, as `EpochTurns.run` has it."""
+    for operator, member in stage.members.items():
+        if member.turns is not None:
+            with suppress(ChainRejected):
+                await stage.look(operator)
+            await stage.followed()
+
+
+async def test_who_settles_first_does_not_keep_a_silent_node_from_its_rating(stage: RatingStage) -> None:
+    silent = await met_by_everybody(stage)
+    outrun(stage)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.76):
+        if stage.through() == 3:
+            await stage.to(3, step)
+            await acted(stage)
+    assert stage.through() == 4, stage.refusals
+    assert stage.clock.follower.state.ratings[silent].epoch == 2, "it was left out"
+    await acted(stage)
+    found = stage.clock.follower.state.ratings[silent]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+    before = await stage.reputation.chain.block_number()
+    await acted(stage)
+    assert await stage.reputation.chain.block_number() == before, "nobody sends it again"
+
+
+async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: RatingStage) -> None:
+    """They hear of them after the epoch was settled, from a leader that is killed then."""
+    silent = await met_by_everybody(stage)
+    outrun(stage)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.76):
+        if stage.through() == 3:
+            await stage.to(3, step)
+            await acted(stage)
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    assert settled.epoch == 3
+    stage.kill(settled.leader)
+    await acted(stage)
+    assert stage.clock.follower.state.ratings[silent].epoch == 2, "it is the leader's turn"
+    # Nobody looks in what is left of the epoch.
+    await stage.to(4, 0.02)
+    await acted(stage)
+    found = stage.clock.follower.state.ratings[silent]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+async def kept_by_others(stage: RatingStage) -> list[tuple[Any, EpochFile]]:
+    """Members with the file of epoch 2 that its leader, who is gone, did not settle."""
+    leader = await stage.leader()
+    await stage.to(2, 0.49)
+    await stage.act()
+    await stage.to(2, 0.51)
+    stage.members[leader].awake.submit = _never  # type: ignore[assignment]
+    await stage.act()
+    stage.kill(leader)
+    seed = (await stage.clock.moment()).now.seed
+    others = [member.awake.rater for operator, member in stage.members.items() if operator != leader]
+    known = [(rater, kept[0]) for rater in others if (kept := rater.store.proposal(2, seed)) is not None]
+    assert known, stage.refusals
+    return known
+
+
+async def _never(_call: object) -> None:
+    raise CommitteeError("The chain node is away")
+
+
+async def test_a_forged_report_of_silence_does_not_spoil_what_settles_the_epoch(stage: RatingStage) -> None:
+    known = await kept_by_others(stage)
+    for rater, file in known:
+        said = SilenceSaid("0x" + (1).to_bytes(32, "big").hex(), file.signatures[file.leader])
+        with pytest.raises(EpochRefused):
+            await rater.hear(msgspec.structs.replace(file, silences={**file.silences, file.leader: said}))
+        assert rater.store.proposals(2) == [file]
+    await stage.to(2, 0.92)
+    await stage.act()
+    assert stage.through() == 3
+
+
+@pytest.mark.parametrize("bits", [1 << 200, 1], ids=["a node that is not in the list", "a node with a credit"])
+async def test_a_report_that_the_chain_refuses_does_not_spoil_it_either(stage: RatingStage, bits: int) -> None:
+    """Signed by a member, and handed to all others with the update."""
+    for rater, file in await kept_by_others(stage):
+        now = (await stage.clock.moment()).now
+        assert len(file.credits) == len(file.examined.nodes), "all have credits"
+        report = SilenceReport(now.epoch, now.seed, list_hash(*file.examined.read()), bits)
+        said = {
+            operator: SilenceSaid(
+                "0x" + bits.to_bytes(32, "big").hex(),
+                "0x" + typed_data.sign(report, now.domain, stage.reputation.key(operator).secret).hex(),
+            )
+            for operator in stage.members
+        }
+        await rater.hear(msgspec.structs.replace(file, silences=said))
+    await stage.to(2, 0.92)
+    await stage.act()
+    assert stage.through() == 3, stage.refusals
+    assert stage.credits() == dict(zip(stage.market.nodes, WORTH, strict=True))
