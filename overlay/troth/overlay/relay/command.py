@@ -40,7 +40,7 @@ DEFAULT_HOME = Path("~/.troth/relay")
 def init(
     *,
     home: HomeOption = DEFAULT_HOME,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = "",
     port: PortOption = 9001,
     address: Annotated[
         str, typer.Option(envvar="TROTH_ADDRESS", help="name:port as others reach it; default: host and port.")
@@ -67,11 +67,15 @@ def init(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Write relay.toml, the keys of operator and handshake, and the TLS identity. Nothing is overwritten."""
-    from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise
+    """Write relay.toml, the keys of operator and handshake, and the TLS identity. Nothing is overwritten.
+
+    Without --host it listens everywhere, or on this machine alone where --address is a loopback address or absent.
+    """
+    from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise, listening_host
 
     listed = committee_of(committee, rpc, region, bandwidth)
-    wishes = RelayInitOptions(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
+    here = host or listening_host(address)
+    wishes = RelayInitOptions(here, port, address or f"{here}:{port}", metrics_port, proxy, listed)
     _show(initialise(_folder(home), wishes), as_json)
 
 

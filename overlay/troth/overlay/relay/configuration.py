@@ -167,7 +167,7 @@ def load(folder: Path) -> RelayConfiguration:
     file = read_toml(path, _RelayFile, RelayMisconfigured, "Run: troth relay init")
     require_version(path, file.version, VERSION, RelayMisconfigured)
     set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
-    address = _address(file.listen.address)
+    address = split_address(file.listen.address)
     if file.committee is not None and not is_literal(address[0]):
         raise RelayMisconfigured(
             "A relay that is listed has an IP address", address[0], "Write listen.address with the address, not a name."
@@ -255,7 +255,8 @@ def _place(entry: _KnownDestination) -> PinnedAddress:
     return PinnedAddress(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
 
 
-def _address(text: str) -> tuple[str, int]:
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of a relay's address; raises RelayMisconfigured."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise RelayMisconfigured("listen.address is name:port", text, "Write it as others reach this relay.")

@@ -15,12 +15,15 @@ from troth.overlay.relay.configuration import (
     load,
     read_address,
     relay_entry,
+    split_address,
     template,
 )
 from troth.overlay.relay.keys import create_handshake_key, create_operator_key, load_handshake_key, load_operator_key
 from troth.protocol.typed_data import address_of
 from troth.transport.errors import RelayMisconfigured
 from troth.transport.identity import load_identity, load_or_create_identity
+
+LOCALHOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Commit
     if not rpc:
         raise RelayMisconfigured("--committee needs --rpc", contract, "Name an Ethereum node that knows its members.")
     return Committee(read_address(contract), rpc, region, bandwidth, PUBLISH_SECONDS, RETRY_SECONDS)
+
+
+def listening_host(address: str) -> str:
+    """Where to listen for what reaches an address: on this machine alone where that or nothing names it."""
+    host = split_address(address)[0] if address else LOCALHOST
+    return LOCALHOST if host in {LOCALHOST, "localhost", "::1"} else "0.0.0.0"  # noqa: S104
 
 
 def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
