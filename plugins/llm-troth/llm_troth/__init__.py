@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -34,7 +36,11 @@ class GatewaySilent(Exception):
 def gateway() -> str:
     """The gateway's address without a slash at its end; raises GatewaySilent for one that cannot be."""
     address = os.environ.get("TROTH_GATEWAY_URL", DEFAULT_GATEWAY).rstrip("/").removesuffix("/v1")
-    if urlsplit(address).scheme not in {"http", "https"}:
+    try:
+        scheme = urlsplit(address).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in {"http", "https"}:
         raise GatewaySilent(f"TROTH_GATEWAY_URL is no address: {address!r}. Such as {DEFAULT_GATEWAY}.")
     return address
 
@@ -52,9 +58,9 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
         if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise GatewaySilent(f"{address} wants its key: llm keys set {KEY_NAME}, or {KEY_VARIABLE}.") from error
         raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error)}") from error
-    except (URLError, OSError) as error:
+    except (URLError, OSError, HTTPException) as error:
         raise GatewaySilent(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GatewaySilent(f"{address} is no Troth gateway: {error}") from error
     if not isinstance(found, dict):
         raise GatewaySilent(f"{address} is no Troth gateway")
@@ -64,7 +70,7 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
 def _words(error: HTTPError) -> str:
     try:
         return str(json.loads(error.read(LARGEST_ANSWER))["error"]["message"])
-    except (ValueError, LookupError, TypeError, OSError):
+    except (ValueError, LookupError, TypeError, OSError, HTTPException, RecursionError):
         return error.reason
 
 
@@ -78,13 +84,15 @@ def listed() -> list[dict[str, Any]]:
             return _models(json.loads(cache.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return []
-    cache.write_text(json.dumps({"data": found}), encoding="utf-8")
+    with contextlib.suppress(OSError):  # a full disk keeps nobody from asking other models
+        cache.write_text(json.dumps({"data": found}), encoding="utf-8")
     return found
 
 
 def _models(answer: Any) -> list[dict[str, Any]]:
     data = answer.get("data") if isinstance(answer, dict) else None
-    return [one for one in data or [] if isinstance(one, dict) and isinstance(one.get("id"), str)]
+    every = data if isinstance(data, list) else []
+    return [one for one in every if isinstance(one, dict) and isinstance(one.get("id"), str)]
 
 
 class TrothChat(Chat):
@@ -109,12 +117,16 @@ class AsyncTrothChat(AsyncChat):
 
 @llm.hookimpl
 def register_models(register: Any) -> None:
-    """One for each model that the gateway offers."""
+    """One for each model that the gateway offers. Every command of LLM comes here first, so that nothing may fail."""
+    try:
+        address = gateway()
+    except GatewaySilent:
+        return  # `llm troth models` says why
     for one in listed():
         told: dict[str, Any] = {
             "model_id": PREFIX + one["id"],
             "model_name": one["id"],
-            "api_base": gateway() + "/v1",
+            "api_base": address + "/v1",
             "supports_schema": True,
             "supports_tools": True,
         }
@@ -133,7 +145,8 @@ def register_commands(cli: Any) -> None:
     def models() -> None:
         """Models, with what a million tokens cost."""
         for one in _models(_told("/v1/models")):
-            pricing = one.get("pricing") or {}
+            pricing = one.get("pricing")
+            pricing = pricing if isinstance(pricing, dict) else {}
             prices = ", ".join(f"{name} {price}" for name, price in pricing.items())
             click.echo(f"{PREFIX}{one['id']}  {prices}")
 
