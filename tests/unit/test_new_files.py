@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -49,6 +50,62 @@ def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path, monkeypatch: py
     create_file(tmp_path / "new", b"key")
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from troth.chain import new_files
+
+def opened(descriptor, mode):
+    os.write(descriptor, b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+new_files.os.fdopen = opened
+new_files.create_file(Path(sys.argv[1]), b"half and half")
+"""
+
+
+def test_who_is_killed_while_it_writes_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    """Half a key would be there already for whoever gives the command again, and open nothing."""
+    place = tmp_path / "key.json"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert not place.exists()
+    create_file(place, b"half and half")
+    assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"half and half", 0o600)
+
+
+def test_where_files_have_one_name_the_same_holds_but_for_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_names: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    create_file(tmp_path / "new", b"key")
+    with pytest.raises(FileExistsError):
+        create_file(tmp_path / "new", b"other")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("new", b"key")]
+    with monkeypatch.context() as patched:
+        full_after(patched, 1)
+        with pytest.raises(OSError, match="No space left"):
+            create_file(tmp_path / "other", b"key")
+    assert not (tmp_path / "other").exists()
+
+
+def test_of_two_that_write_one_file_at_once_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one's file comes after this one looked, and stays as it is."""
+    link = os.link
+
+    def late(writing: Path, place: Path) -> None:
+        place.write_bytes(b"first")
+        link(writing, place)
+
+    monkeypatch.setattr(os, "link", late)
+    with pytest.raises(FileExistsError):
+        create_file(tmp_path / "new", b"second")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("new", b"first")]
+
+
 def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "client.toml"
     replace_file(place, b"old")
@@ -62,7 +119,7 @@ def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatc
     assert place.read_bytes() == b"new"
 
 
-@pytest.mark.parametrize("files", [0, 1])
+@pytest.mark.parametrize("files", [0, 2])
 def test_a_tls_identity_is_a_pair_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
     with monkeypatch.context() as patched:
         full_after(patched, files)
@@ -71,6 +128,14 @@ def test_a_tls_identity_is_a_pair_or_nothing(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
     assert create_identity(tmp_path) == load_identity(tmp_path)
     assert identity.load_or_create_identity(tmp_path) == load_identity(tmp_path)
+
+
+def test_a_command_that_was_killed_between_key_and_certificate_can_be_given_again(tmp_path: Path) -> None:
+    """The pin is the key's; a certificate is made of it at any time."""
+    pin = create_identity(tmp_path).spki_sha256
+    (tmp_path / identity.CERTIFICATE_FILE).unlink()
+    assert identity.load_or_create_identity(tmp_path).spki_sha256 == pin
+    assert load_identity(tmp_path).spki_sha256 == pin
 
 
 def test_a_full_disk_that_names_no_file_is_said_in_words() -> None:

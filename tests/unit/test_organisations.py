@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,9 +38,11 @@ from support.organisation_record import (
 
 from troth.audit.credits import examine
 from troth.audit.report import Finding, FindingKind
+from troth.chain.organisations import OrganisationsReading
 from troth.node.configuration import FILE, HostingConsent, NodeInitOptions, load, render
 from troth.node.errors import ConfigError
-from troth.node.organisations.credits import ModelDemand, by_demand, model_name, taken_by
+from troth.node.organisations import credits
+from troth.node.organisations.credits import ModelDemand, by_demand, model_name, taken_by, with_deployment
 from troth.protocol.bindings import ORGANISATIONS, named
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.errors import InvalidField
@@ -294,6 +297,35 @@ def test_only_models_of_owners_that_were_allowed_are_taken() -> None:
     ):
         assert [one.number for one in taken_by(consent, found, own)] == [1]
     assert not taken_by(HostingConsent(place, None), reading(*HONEST), None)
+
+
+@pytest.mark.parametrize(
+    ("allow", "hosts"),
+    [("owner", False), ("owner", True), ("any", True), ("", True)],
+    ids=["its owner agreed to one", "which it hosts", "to any", "to none any more"],
+)
+async def test_no_stranger_says_which_model_a_registered_node_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allow: str, hosts: bool
+) -> None:
+    """A deployment of the same class may come first, and its source name another model that lies here: the node would
+    load that one, find that it is not the registered one, and not start."""
+    owner = market().owner_of(FIRST)
+    false = deployed(1, BOB, balance=0, source="false/other")
+    events = [*HONEST[:3], replace(posted(THIRD), owner=BOB), false, deployed(2, source="own/model")]
+    if hosts:
+        events.append(replace(HONEST[4], deployment=2))
+    found = reading(*events)
+
+    async def read(*_arguments: Any) -> OrganisationsReading:
+        return found
+
+    monkeypatch.setattr(credits, "read_organisations", read)
+    monkeypatch.setattr(credits, "stored_models", lambda _folder: ["model", "other"])
+    table = {"owner": f'allow = ["{owner}"]', "any": 'allow = "any"', "": ""}[allow]
+    configuration = load(with_table(tmp_path, table))
+    nobody: Any = SimpleNamespace(registry=None)
+    chosen = await with_deployment(configuration, nobody, market(), SECOND, None)
+    assert (chosen.model, chosen.execution_class) == ("model", CLASS)
 
 
 @pytest.mark.parametrize(

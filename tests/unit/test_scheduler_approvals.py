@@ -107,6 +107,18 @@ async def test_who_waits_when_the_ledger_is_closed_is_cancelled(chain: Chain, le
     assert all(isinstance(one, asyncio.CancelledError) for one in outcomes)
 
 
+async def test_who_comes_after_the_ledger_is_closed_is_cancelled_too(chain: Chain, ledger: MarketLedger) -> None:
+    """Else a sender would begin that nobody ends, with a connection that is closed under it."""
+    calls: list[Any] = ["a", "b"]
+    assert await ledger.execute(calls[0], 5) == 7
+    await ledger.close()
+    late = asyncio.create_task(ledger.execute(calls[1], 5))
+    await asyncio.wait([late], timeout=5)
+    assert late.cancelled()
+    await ledger.close()  # twice is as once
+    assert chain.begun == ["approve 5", "a"]
+
+
 async def test_who_is_cancelled_before_it_is_sent_stays_unsent(chain: Chain, ledger: MarketLedger) -> None:
     calls: list[Any] = ["a", "b", "d", "e"]
     first, second, *others = [asyncio.create_task(ledger.execute(call, 5)) for call in calls]

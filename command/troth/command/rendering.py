@@ -108,8 +108,8 @@ def _show_lines(rendered: Rendered) -> None:
     from troth.transport.errors import visible
 
     def line(head: str, colour: str, text: str) -> Text:
-        # Whatever a stranger said may be in an error, and must not steer the terminal.
-        harmless = "\n".join(visible(one) for one in text.splitlines())
+        # Whatever a stranger said may be in an error: it must not steer the terminal, nor look like a line of ours.
+        harmless = f"\n{' ' * len(head)}".join(visible(one) for one in text.splitlines())
         return Text(head, style=f"bold {colour}").append(harmless, style="not bold default")
 
     console = Console(stderr=True, soft_wrap=True)

@@ -62,7 +62,7 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
         raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error)}") from error
     except (URLError, OSError) as error:
         raise GatewaySilent(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
-    except (ValueError, HTTPException) as error:
+    except (ValueError, RecursionError, HTTPException) as error:
         raise GatewaySilent(f"{address} is no Troth gateway: {error}") from error
     if not isinstance(found, dict):
         raise GatewaySilent(f"{address} is no Troth gateway")
@@ -84,7 +84,7 @@ def listed() -> list[dict[str, Any]]:
     except GatewaySilent:
         try:
             return _models(json.loads(cache.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return []
     # What cannot be kept is read anew next time. llm loads this before each of its commands, also for other models.
     with suppress(OSError):

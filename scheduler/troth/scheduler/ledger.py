@@ -44,6 +44,7 @@ class MarketLedger:
         self._key = key
         self._sender: asyncio.Task[None] | None = None
         self._waiting: list[_Approved] = []
+        self._is_closed = False
         self.courtroom = LiveCourtroom(market, follower, key)
 
     @property
@@ -93,7 +94,8 @@ class MarketLedger:
         return receipt.block
 
     async def close(self) -> None:
-        """Stop sending; whoever waits is cancelled."""
+        """Stop sending; whoever waits is cancelled, and whoever comes later."""
+        self._is_closed = True
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
@@ -105,6 +107,8 @@ class MarketLedger:
         No caller's task sends: one that is cancelled would take the others' calls with it, some of them on their way
         already, and these would be sent twice.
         """
+        if self._is_closed:
+            raise asyncio.CancelledError
         own = _Approved(call, spends)
         self._waiting.append(own)
         if self._sender is None or self._sender.done():

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.responses import JSONResponse, Response
 
 from troth.transport.alone import PROCESS_HEADER, process_number
+from troth.transport.errors import visible
 
 Reasons = Callable[[], list[str]]
 NAMES = 8
@@ -74,6 +75,8 @@ def tell(findings: Iterable[HealthFinding], as_json: bool, write: Callable[[str]
 
 
 def _line(finding: HealthFinding) -> str:
+    """Parties that were asked may have said part of it: their words steer no terminal, and begin no line."""
+    seen = visible(finding.seen)
     if finding.ok:
-        return f"ok   {finding.check:<{NAMES}} {finding.seen}"
-    return f"FAIL {finding.check:<{NAMES}} {finding.seen}\n     fix: {finding.fix}"
+        return f"ok   {finding.check:<{NAMES}} {seen}"
+    return f"FAIL {finding.check:<{NAMES}} {seen}\n     fix: {visible(finding.fix)}"

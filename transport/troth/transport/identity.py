@@ -92,8 +92,24 @@ def load_identity(folder: Path) -> TlsIdentity:
 
 
 def load_or_create_identity(folder: Path) -> TlsIdentity:
-    """The identity in `folder`, made on the first call."""
-    return load_identity(folder) if (folder / KEY_FILE).exists() else create_identity(folder)
+    """The identity in `folder`, made on the first call; a key that has no certificate, as after a kill, gets one."""
+    key_path, certificate_path = folder / KEY_FILE, folder / CERTIFICATE_FILE
+    if not key_path.exists():
+        return create_identity(folder)
+    if not certificate_path.exists():
+        key = _key_in(key_path)
+        create_file(certificate_path, _self_signed(key).public_bytes(serialization.Encoding.PEM))
+    return load_identity(folder)
+
+
+def _key_in(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError) as error:
+        raise IdentityUnusable("The TLS key cannot be read", error, f"Restore {path}, or move it away.") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise IdentityUnusable("This is no key of an elliptic curve", path, "Restore its certificate, too.")
+    return key
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -101,13 +101,9 @@ async def with_deployment(
     if consent is None:
         return configuration
     reading = await read_organisations(configuration.rpc, consent.place, market, contracts.registry)
-    party, stored = market.parties.get(operator), set(stored_models(configuration.folder))
-    if party is not None:
-        known = reading.state.deployments.values()
-        found = [one for one in known if one.execution_class == party.execution_class]
-    else:
-        found = taken_by(consent, reading, owner)
-    for one in found:
+    stored = set(stored_models(configuration.folder))
+    own = _of_registered(consent, reading, operator) if operator in market.parties else None
+    for one in taken_by(consent, reading, owner) if own is None else own:
         if one.execution_class == configuration.execution_class:
             return configuration
         name = model_name(one.source)
@@ -116,6 +112,16 @@ async def with_deployment(
             return replace(configuration, execution_class=one.execution_class, model=name)
         log.warning("deployment %d is not taken: put %s into models/%s first", one.number, one.source, name)
     return configuration
+
+
+def _of_registered(consent: HostingConsent, reading: OrganisationsReading, operator: Address) -> list[HostedDeployment]:
+    """Deployments of a registered node's class: the one that it hosts or hosted first, then those of owners to whom its
+    own agreed. Anybody may deploy the same class, and name another model's folder as its source."""
+    party, hosting = reading.record.market.parties[operator], reading.state.hostings.get(operator)
+    known = reading.state.deployments
+    hosted = [] if hosting is None else [known[hosting.deployment]]
+    agreed = [one for one in known.values() if one.owner == party.owner or consent.allows(one.owner)]
+    return [one for one in (*hosted, *agreed) if one.execution_class == party.execution_class]
 
 
 @dataclass(eq=False)
