@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -15,8 +14,7 @@ from support.byte_language import tokenizer as byte_tokenizer
 from troth.node.engine.interface import Computed
 from troth.node.judging.runs import PIECE, PIECES
 from troth.node.judging.texts import judge_beside_own
-from troth.node.judging.verdicts import Judgement, judge_rows, report
-from troth.protocol.comparison import judge_hashes
+from troth.node.judging.verdicts import Judgement, judge_rows
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
 from troth.protocol.foresight import Foresight
@@ -465,26 +463,6 @@ async def test_a_forged_or_ignored_mask_is_refused_in_every_class(name: str, lie
     assert found.tokens is not None
     assert not found.tokens.allowed
     assert (found.verdict, found.refused, found.told) == (False, True, True)
-
-
-async def test_the_papers_four_statistics_are_reported_with_every_verdict(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    away = noisy(1.0)
-    found = await judged(NEW, away, text_of(away), Rows(ROWS), ROWS)
-    report(found)
-    shown = found.states.statistics
-    assert shown is not None
-    assert f"exponents differ {shown.exponent_mismatch:.3g}" in caplog.text
-    assert f"of them by much {shown.large_deviation:.3g}" in caplog.text
-    assert f"of the rest by little {shown.small_deviation:.3g}" in caplog.text
-    assert f"mean error {shown.mean_error:.3g}" in caplog.text
-
-
-async def test_where_hashes_were_compared_there_are_no_statistics(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    report(Judgement(root_matches=True, states=judge_hashes([b"a"], [b"a"]), tokens=None))
-    assert "compared: verdict accept" in caplog.text
-    assert "exponents" not in caplog.text
 
 
 @pytest.mark.parametrize("numbers", [{"repetition": 1_800_000}, {"frequency": 2_000_000}, {"presence": 2_000_000}])
