@@ -83,7 +83,7 @@ demo: setup ## ten nodes, answers over an overlay, checks, two cheats, a court, 
 	$(BIN)/troth demo --models .troth $(if $(PICTURE),--picture $(PICTURE))
 
 # The longest first: the others run one after the other beside it.
-test: python-tests lint types layers contracts contracts-analysis bindings wheel ## everything CI runs
+test: python-tests lint types layers contracts contracts-analysis bindings wheel ## what CI runs at a push, but for bench-tests
 
 lint: setup
 	$(AFTER_NETWORKS) $(BIN)/ruff check .
@@ -140,7 +140,7 @@ sbom: dist ## what the wheel installs, as a CycloneDX file beside it
 	build/tool/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
 	  -o dist/troth-$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').cdx.json build/sbom
 
-bench: setup ## print every table of docs/reference/benchmarks
+bench: setup ## print fourteen tables of docs/reference/benchmarks, whose pages name the commands of all others
 	for name in crypto gas verify pipeline capture ablation detection overlay tor anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 bench-tests: setup ## tests of the research in bench/, which `make test` leaves out

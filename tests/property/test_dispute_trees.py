@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from troth.protocol.disputes import game
 from troth.protocol.disputes.game import Dispute, DisputeTurn, SeenTrace
+from troth.protocol.disputes.layout import LAST, MOST_TERMS, MOST_WIDTH, OPERATIONS, WORD_NUMBERS
 from troth.protocol.disputes.tree import Range, WordTree, depth_over, path_root, range_root, root_over
 from troth.protocol.errors import InvalidOpening
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32
@@ -58,6 +59,18 @@ def test_strides_are_few_and_even(left: int) -> None:
         assert 1 <= stride <= game.MOST_STRIDE
         rest, turns = rest - stride, turns + 1
     assert turns == -(-left // game.MOST_STRIDE)
+
+
+def test_the_longest_dispute_has_22_turns_and_stake_stays_for_26() -> None:
+    """Both trees as deep as the contract takes them, the row and the parts asked for and given, and the last call."""
+    tensors = 2 * (OPERATIONS * 255 + LAST)  # a nudged trace of 255 layers, which is what a byte numbers
+    words = depth_over(MOST_TERMS) + depth_over(MOST_WIDTH // WORD_NUMBERS)  # positions, and words of the widest row
+    assert (depth_over(tensors), words) == (15, 26)
+    shown = [-(-left // game.MOST_STRIDE) for left in (depth_over(tensors), words)]
+    turns = 2 * sum(shown)  # each is answered; at the word by asking for parts, or by the call that convicts
+    turns += 2 + 2  # the row is asked for and given; the parts are given, and the call that convicts is one turn more
+    assert turns == 22
+    assert turns <= game.MOST_TURNS
 
 
 @pytest.mark.slow

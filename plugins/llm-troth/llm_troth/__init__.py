@@ -72,7 +72,7 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
 def _words(error: HTTPError) -> str:
     try:
         return str(json.loads(error.read(LARGEST_ANSWER))["error"]["message"])
-    except (ValueError, LookupError, TypeError, OSError):
+    except (ValueError, LookupError, TypeError, OSError, HTTPException, RecursionError):
         return error.reason
 
 

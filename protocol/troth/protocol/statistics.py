@@ -1,7 +1,7 @@
 """The four statistics of VeriLLM section 7.1, in the reading measured for Troth.
 
-They are always reported. They decide nothing by themselves: the paper's cuts reject almost every honest bfloat16 run
-(docs/reference/protocol.md, "Comparing").
+A verifier logs them with every verdict over rows. They decide nothing: the paper's cuts reject almost every honest
+bfloat16 run (docs/reference/protocol.md, "Comparing").
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from troth.protocol.findings import LOOKED_AT, MEAN_RATIO, TaskFinding, of_preci
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.scores import mean_ratio, rho
 from troth.protocol.sequential import NodeEvidence
+from troth.protocol.statistics import PaperStatistics
 from troth.protocol.straying import FAITHFUL, Straying
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, TokenReport
@@ -215,7 +216,7 @@ def report(judgement: Judgement) -> None:
     """Log a judgement, for the operator who wonders about a verdict."""
     states, tokens, pool = judgement.states, judgement.tokens, judgement.pool
     log.info(
-        "compared: verdict %s, root %s, states %.3g of %.3g (worst row %.3g at %d), tokens %s",
+        "compared: verdict %s, root %s, states %.3g of %.3g (worst row %.3g at %d), tokens %s%s",
         "accept" if judgement.verdict else "reject",
         "matches" if judgement.root_matches else "differs",
         states.score,
@@ -226,6 +227,7 @@ def report(judgement: Judgement) -> None:
         if tokens is None
         else f"{tokens.score:.3g} of {tokens.cut:.3g}, end {'ok' if tokens.end_ok else 'wrong'}, "
         f"pooled {pool.ratio:.2f} over {pool.tokens} tokens",
+        "" if states.statistics is None else f"; {_in_words(states.statistics)}",
     )
     if judgement.from_prompt is not None and judgement.steered:
         log.warning(
@@ -233,3 +235,11 @@ def report(judgement: Judgement) -> None:
             judgement.from_prompt.score,
             judgement.from_prompt.cut,
         )
+
+
+def _in_words(found: PaperStatistics) -> str:
+    """The four numbers of the paper, which decide nothing."""
+    return (
+        f"exponents differ {found.exponent_mismatch:.3g}, of them by much {found.large_deviation:.3g}, "
+        f"of the rest by little {found.small_deviation:.3g}, mean error {found.mean_error:.3g}"
+    )

@@ -20,7 +20,8 @@ from troth.protocol.types import Address, Hash32, Uint8, Uint16, Uint32, Uint64,
 
 MOST_STRIDE = 5
 MOST_TURNS = 26
-"""Turns of the longest dispute that a contract takes."""
+"""Turns for which the contract wants the accused's stake to stay. The longest dispute has 22, and the rest is room: a
+last call that is mined late still finds the stake."""
 ENDED = Hash32((1).to_bytes(32, "big"))
 """What the contract keeps of a dispute that has ended."""
 
