@@ -37,7 +37,7 @@ contract ReputationInvariantsTest is Test {
     function test_TheActorsReachEverything() public {
         everybody.settleOne(1);
         everybody.wait(40);
-        everybody.settleOne(2);
+        everybody.settleOne(27); // it scores one node of three
         for (uint256 node = 0; node < 3; ++node) {
             everybody.reportOne(node);
         }

@@ -74,22 +74,25 @@ contract ReputationSilenceTest is ReputationTest {
     function test_ReportsThatWereLeftOutAreBroughtAfterwards() public {
         ReputationUpdate memory update = settledWithout();
         assertEq(reputation.standingOf(nodes[1]).score, 500_000_000);
+        SilenceReport[] memory few = reportsOf(update, 2, 2);
+        SilenceReport[] memory enough = reportsOf(update, 3, 2);
         vm.expectRevert(abi.encodeWithSelector(IReputation.NobodySilent.selector, update.epoch));
-        reputation.reportSilence(update, reportsOf(update, 2, 2));
+        reputation.reportSilence(update, few);
         vm.expectEmit(address(reputation));
         emit IReputation.NodeRated(
             nodes[1], address(uint160(0xb0b0000002)), update.epoch, 0, true, 200_000_000, 1
         );
         vm.prank(makeAddr("anybody"));
-        reputation.reportSilence(update, reportsOf(update, 3, 2));
+        reputation.reportSilence(update, enough);
         assertEq(reputation.standingOf(nodes[0]).score, 500_000_000);
     }
 
     function test_NobodyIsRatedTwiceForOneSilence() public {
         ReputationUpdate memory update = settledWithout();
         reputation.reportSilence(update, reportsOf(update, 3, 2));
+        SilenceReport[] memory again = reportsOf(update, 4, 2);
         vm.expectRevert(abi.encodeWithSelector(IReputation.NobodySilent.selector, update.epoch));
-        reputation.reportSilence(update, reportsOf(update, 4, 2));
+        reputation.reportSilence(update, again);
         // The other node was left out of those reports.
         reputation.reportSilence(update, reportsOf(update, 4, 3));
         assertEq(reputation.standingOf(nodes[0]).score, 200_000_000);
@@ -101,8 +104,9 @@ contract ReputationSilenceTest is ReputationTest {
         fixNodes(2);
         ReputationUpdate memory update = updateOf(nodes, promptRoot);
         reputation.settle(update, noProof, reportsOf(update, 3, 1), signatures(update, NEEDED));
+        SilenceReport[] memory again = reportsOf(update, 5, 1);
         vm.expectRevert(abi.encodeWithSelector(IReputation.NobodySilent.selector, update.epoch));
-        reputation.reportSilence(update, reportsOf(update, 5, 1));
+        reputation.reportSilence(update, again);
         assertEq(reputation.standingOf(nodes[0]).score, 200_000_000);
     }
 
