@@ -27,7 +27,7 @@ from troth.testnet.anvil import rpc as node_call
 from troth.testnet.processes import ProcessGroup
 
 MEMBERS = 4
-RATERS, RATED, EPOCH_BLOCKS, BOND = 7, 50, 20, 10**15
+RATERS, REPORTERS, RATED, EPOCH_BLOCKS, BOND = 7, 3, 50, 20, 10**15
 CREDIT = 947_000_000
 
 
@@ -82,6 +82,7 @@ def _member(key: Key) -> CommitteeMember:
 async def _epochs(rpc: str, payer: Key) -> list[Figure]:
     many = await _settled(rpc, payer, RATED)
     one = await _settled(rpc, payer, 1)
+    late = await _left_out(rpc, payer)
     ratio = RATED * one / many
     note = f"{many / RATED:,.0f} a node; {ratio:.1f} times below {RATED} updates of one node, {one:,} each"
     return [
@@ -94,20 +95,41 @@ async def _epochs(rpc: str, payer: Key) -> list[Figure]:
             note=note,
         ),
         Figure(f"gas of an epoch of one node, {RATERS} members", one, "gas"),
+        Figure(f"gas of reports that were left out: {REPORTERS} of {RATERS}, over one of {RATED} nodes", late, "gas"),
     ]
+
+
+async def _stage(rpc: str, payer: Key, nodes: int) -> ReputationStage:
+    return await reputation_stage(
+        rpc, payer, lambda blocks: _mine(rpc, blocks), paper_rules(EPOCH_BLOCKS, BOND),
+        lambda account, amount: fund(rpc, account, amount), members=RATERS, nodes=nodes,
+    )  # fmt: skip
 
 
 async def _settled(rpc: str, payer: Key, nodes: int) -> int:
     """Gas of an epoch in which every node was rated before, and whose leader the last one's VRF drew."""
-    stage = await reputation_stage(
-        rpc, payer, lambda blocks: _mine(rpc, blocks), paper_rules(EPOCH_BLOCKS, BOND),
-        lambda account, amount: fund(rpc, account, amount), members=RATERS, nodes=nodes,
-    )  # fmt: skip
+    stage = await _stage(rpc, payer, nodes)
     try:
         leader = await _epoch(stage, 1, None, {})
         leader = await _epoch(stage, 2, leader, dict.fromkeys(stage.nodes, CREDIT))
         await _epoch(stage, 3, leader, dict.fromkeys(stage.nodes, CREDIT - 1))
         return stage.receipts[-1].gas_used
+    finally:
+        await stage.chain.close()
+
+
+async def _left_out(rpc: str, payer: Key) -> int:
+    """Gas of what rates a node as silent that was rated before, after an epoch was settled without the reports."""
+    stage = await _stage(rpc, payer, RATED)
+    try:
+        leader = await _epoch(stage, 1, None, {})
+        leader = await _epoch(stage, 2, leader, dict.fromkeys(stage.nodes, CREDIT))
+        await stage.to_epoch(3)
+        proof = stage.proof(leader, 3, await stage.chain.read(reputation_calls.seed_of(3)))
+        update = await stage.update(dict.fromkeys(stage.nodes[1:], CREDIT), proof=proof)
+        await stage.settle(update, proof)
+        reports = stage.reports(update, 1, REPORTERS)
+        return (await stage.send(reputation_calls.report_silence(update, reports))).gas_used
     finally:
         await stage.chain.close()
 
