@@ -230,7 +230,7 @@ def test_a_package_that_a_newer_checkout_needs_is_named_with_how_to_install_it()
         (IsADirectoryError(21, "no", "/a/b"), "A folder is where a file should be"),
         (FileNotFoundError(2, "no", "/a/b"), "There is no such file"),
         (PermissionError(13, "no", "/a/b"), "This may not be read or written"),
-        (OSError(28, "No space left on device", "/a/b"), "The system refuses: No space left on device"),
+        (OSError(28, "No space left on device", "/a/b"), "The disk is full"),
     ],
 )
 def test_what_the_system_says_about_a_path_is_in_words(error: OSError, what: str) -> None:

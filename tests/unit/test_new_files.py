@@ -162,7 +162,14 @@ def test_a_command_that_a_limit_of_files_ended_can_be_given_again(tmp_path: Path
 
     refused = account(100)
     assert refused.returncode == 1
-    assert "The system refuses: File too large" in refused.stderr
+    assert "larger than is allowed" in refused.stderr
+    assert "Make room on the disk, or allow larger files" in refused.stderr
     assert str(tmp_path / "key.json") in refused.stderr
     assert not (tmp_path / "key.json").exists()
     assert account(100_000).returncode == 0
+
+
+def test_a_full_disk_is_named_so_where_the_system_names_a_file() -> None:
+    shown = describe(OSError(errno.ENOSPC, "No space left on device", "/disk/keys/handshake.pem"))
+    assert (shown.what, shown.value) == ("The disk is full", "/disk/keys/handshake.pem")
+    assert "Make room" in shown.remedy

@@ -64,6 +64,12 @@ def test_a_relay_says_it(taken: int, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"Change listen.port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
 
 
+def test_a_relay_says_it_of_its_metrics(taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    initialise(tmp_path, RelayInitOptions(HOST, 0, f"{HOST}:9001", taken, proxy=True, committee=None))
+    assert exit_code(["relay", "start", "--home", str(tmp_path)]) == 1
+    assert f"Change listen.metrics_port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
+
+
 def test_an_explorer_says_it(taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["explorer", "serve", "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
     assert exit_code([*words, "--port", str(taken)]) == 1

@@ -19,7 +19,7 @@ INSTALL_AGAIN = (
 """What to do where a package is absent, as after a `git pull` that brought a new one."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where nothing more can be written; it names no file."""
+"""What the system says where nothing more can be written; it seldom names the file."""
 
 UNWRITABLE = ("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_FULL")
 """Begins of what SQLite calls a disk or a folder that does not let it write; it names no file."""
@@ -49,11 +49,12 @@ def describe(error: BaseException) -> Rendered:
     what, remedy = getattr(error, "what", None), getattr(error, "remedy", None)
     if isinstance(what, str) and isinstance(remedy, str):
         return Rendered(kind, what, _printable(getattr(error, "value", "")), remedy, exit_code)
-    if isinstance(error, OSError) and error.filename is not None:
-        return _about_a_path(error)
     if isinstance(error, OSError) and error.errno in FULL:
         remedy = "Make room on the disk, or allow larger files, then give the command again."
-        return Rendered(kind, "The disk is full", str(error.strerror), remedy, exit_code)
+        what = "A file would be larger than is allowed here" if error.errno == errno.EFBIG else "The disk is full"
+        return Rendered(kind, what, str(error.filename or error.strerror), remedy, exit_code)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _about_a_path(error)
     # By its name: a command that succeeds does not load SQLite for this.
     if str(named := getattr(error, "sqlite_errorname", "")).startswith(UNWRITABLE):
         what, remedy = "A database of the home folder cannot be used", "Check that --home can be written, and the disk."

@@ -93,7 +93,9 @@ def start(
 
     configure(log_level)
     configuration = load(_folder(home))
-    require_free(configuration.host, configuration.port, f"listen.port in {configuration.folder / FILE}")
+    file = configuration.folder / FILE
+    require_free(configuration.host, configuration.port, f"listen.port in {file}")
+    require_free("127.0.0.1", configuration.metrics_port or 0, f"listen.metrics_port in {file}")
     event_loop.run(run_until_stopped(configuration))
 
 
