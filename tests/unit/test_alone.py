@@ -47,9 +47,9 @@ class Machine:
 
     @property
     def alone(self) -> Alone:
-        party = SimpleNamespace(endpoint=f"https://127.0.0.1:{self.port}")
+        party = SimpleNamespace(endpoint=f"https://127.0.0.1:{self.port}", tls_key_hash=self.identity.spki_sha256)
         state: Any = SimpleNamespace(parties={ME: party})
-        return Alone(lambda: state, ME, self.identity.spki_sha256)
+        return Alone(lambda: state, ME)
 
 
 @pytest.fixture
@@ -74,6 +74,26 @@ async def test_a_copy_that_runs_ends_once_the_other_one_answers(copied: Machine)
     async with copied.served():
         with pytest.raises(KeyInUse):
             await asyncio.wait_for(copied.alone.watch(0.01), 30)
+
+
+async def test_who_was_set_up_anew_elsewhere_with_the_same_operator_stops_where_it_was(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a TLS key of its own, which the chain names by now. A scheduler that knows the former endpoint could give
+    both the same order."""
+    party = SimpleNamespace(endpoint="", tls_key_hash=machine.identity.spki_sha256)
+    state: Any = SimpleNamespace(parties={ME: party})
+    former, elsewhere = Alone(lambda: state, ME), Machine(tmp_path / "elsewhere")
+    async with machine.served():
+        party.endpoint = f"https://127.0.0.1:{machine.port}"
+        await former.require(0.0)
+        monkeypatch.setattr(health, "process_number", lambda: "another one")
+        async with elsewhere.served():
+            party.endpoint, party.tls_key_hash = elsewhere.alone.registered
+            with pytest.raises(KeyInUse):
+                await asyncio.wait_for(former.watch(0.01), 30)
+            with pytest.raises(KeyInUse):
+                await former.require(0.0)
 
 
 async def test_what_is_about_to_stop_is_waited_for(copied: Machine, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,7 +146,7 @@ async def test_a_stranger_at_the_endpoint_stops_nobody(copied: Machine, tmp_path
     """Else whoever leads a name elsewhere would stop a party."""
     own = create_identity(tmp_path / "own").spki_sha256
     async with copied.served():
-        assert not await answers_elsewhere(copied.alone.endpoint, own)
+        assert not await answers_elsewhere(copied.alone.registered[0], own)
     for nowhere in ("", "http://127.0.0.1:1", "https://127.0.0.1:1"):
         assert not await answers_elsewhere(nowhere, own)
 

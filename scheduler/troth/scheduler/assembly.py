@@ -193,11 +193,12 @@ class MarketScheduler:
 
 @asynccontextmanager
 async def assembled_market(
-    configuration: SchedulerConfiguration, keys: SchedulerKeys, pace: DutyPace | None = None, tls_key_hash: bytes = b""
+    configuration: SchedulerConfiguration, keys: SchedulerKeys, pace: DutyPace | None = None, *, looks: bool = False
 ) -> AsyncIterator[MarketScheduler]:
-    """A scheduler that follows the chain and has taken up what a crash cut off. Raises KeyInUse, see ``alone``."""
+    """A scheduler that follows the chain and has taken up what a crash cut off. With ``looks`` it looks for a copy of
+    itself before, see ``alone``: raises KeyInUse."""
     async with AsyncExitStack() as stack:
-        market, follower = await _followed(stack, configuration, keys.operator.address, tls_key_hash)
+        market, follower = await _followed(stack, configuration, keys.operator.address, looks=looks)
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
         stack.push_async_callback(ledger.close)
@@ -263,7 +264,7 @@ def _placing(
 
 
 async def _followed(
-    stack: AsyncExitStack, configuration: SchedulerConfiguration, operator: Address, tls_key_hash: bytes
+    stack: AsyncExitStack, configuration: SchedulerConfiguration, operator: Address, *, looks: bool
 ) -> tuple[Market, MarketFollower]:
     """The deployment, and all of its events so far; raises KeyInUse where another process serves with these keys."""
     named = configuration.market
@@ -274,8 +275,8 @@ async def _followed(
     follower = MarketFollower(market, events, poll_interval=configuration.poll_seconds)
     await stack.enter_async_context(follower)
     await follower.catch_up()
-    if tls_key_hash:
-        await Alone(lambda: follower.state, operator, tls_key_hash).require()
+    if looks:
+        await Alone(lambda: follower.state, operator).require()
     return market, follower
 
 

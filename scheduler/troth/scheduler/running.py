@@ -33,8 +33,8 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
         asyncio.to_thread(load_vrf_secret, configuration.vrf_keystore, password),
     )
     identity = load_identity(folder / "tls")
-    keys, key_hash = SchedulerKeys(operator, vrf_secret), identity.spki_sha256
-    async with assembled_market(configuration, keys, tls_key_hash=key_hash) as scheduler:
+    keys = SchedulerKeys(operator, vrf_secret)
+    async with assembled_market(configuration, keys, looks=True) as scheduler:
         for reason in scheduler.reasons():
             log.warning("not ready: %s", reason)
         app, shared = scheduler.app(), shared_entry(configuration.overlay)
@@ -50,7 +50,7 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
         )
         entry = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
         registry = scheduler.metrics.registry
-        alone = Alone(lambda: scheduler.ledger.state, operator.address, key_hash)
+        alone = Alone(lambda: scheduler.ledger.state, operator.address)
         async with overlay_entry(configuration.overlay, configuration.rpc, entry, app, registry, shared):
             await run_until_stopped(
                 server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port), alone.watch

@@ -62,25 +62,26 @@ async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """One party's keys, and that this process alone serves with them; ``state``: the chain as it is followed."""
+    """One party's operator key, and that this process alone serves with it; ``state``: the chain as it is followed."""
 
     state: Callable[[], State]
     operator: Address
-    tls_key_hash: bytes
 
     @property
-    def endpoint(self) -> str:
-        """What the chain names; empty before the party is registered."""
+    def registered(self) -> tuple[str, bytes]:
+        """Endpoint and TLS key that the chain names, which need not be this process's: who was set up anew elsewhere
+        has another one. Empty before the party is registered."""
         party = self.state().parties.get(self.operator)
-        return "" if party is None else party.endpoint
+        return ("", b"") if party is None else (party.endpoint, party.tls_key_hash)
 
     async def require(self, leaving_seconds: float = LEAVING_SECONDS) -> None:
         """Before anything is signed: raises KeyInUse where another process serves, and goes on doing so."""
         until = time.monotonic() + leaving_seconds
-        while await answers_elsewhere(self.endpoint, self.tls_key_hash):
+        while await answers_elsewhere(*self.registered):
+            endpoint, _ = self.registered
             if time.monotonic() >= until:
-                raise _in_use(self.endpoint)
-            log.warning("another process answers at %s with this key; waiting for it to stop", self.endpoint)
+                raise _in_use(endpoint)
+            log.warning("another process answers at %s with this key; waiting for it to stop", endpoint)
             await asyncio.sleep(min(2.0, leaving_seconds))
 
     async def watch(self, every: float = LOOK_SECONDS) -> None:
@@ -92,13 +93,13 @@ class Alone:
         others, own = 0, 0
         while others < MOST_OTHERS:
             await asyncio.sleep(every)
-            elsewhere = await answers_elsewhere(self.endpoint, self.tls_key_hash)
+            elsewhere = await answers_elsewhere(*self.registered)
             if elsewhere:
                 others, own = others + 1, 0
             elif elsewhere is not None:
                 own += 1
                 others = others if own < MOST_OWN else 0
-        raise _in_use(self.endpoint)
+        raise _in_use(self.registered[0])
 
 
 def _in_use(endpoint: str) -> KeyInUse:

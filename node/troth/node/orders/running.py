@@ -283,8 +283,7 @@ class RunningNode:
 
     async def _work(self, market: Market, follower: MarketFollower) -> None:
         await follower.catch_up()
-        tls = load_identity(self._configuration.tls_folder)
-        alone = Alone(lambda: follower.state, self._key.address, tls.spki_sha256)
+        alone = Alone(lambda: follower.state, self._key.address)
         await alone.require()
         # Not before: they lead the registered endpoint here, and away from a process that serves with these keys.
         for way in (self._tunnel, self._router):
