@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from troth.node.direct.listening import LISTEN_SECONDS, AnswerListening
+from troth.node.group.group import Group
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Said
@@ -19,24 +20,12 @@ from troth.protocol.tokens import Finish
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_group import Heard, Listen, Recall, Recalled
-from troth.transport.channel import Channel
 
 PATIENCE = LISTEN_SECONDS + 5.0
 REST_SECONDS = 0.5
 """Between two answers without a token: an honest node waits long before it gives one."""
 WORD_LIMIT = 1 << 13
 """Bytes of one signed word."""
-
-
-class MemberChannels(Protocol):
-    """The ways to the nodes of a group; see ``group.group.Group``."""
-
-    @property
-    def own(self) -> Address:
-        """This node."""
-
-    def channel(self, node: Address) -> Channel:
-        """The way to a member; raises OverlayError where it has none that can be used."""
 
 
 class Piece(NamedTuple):
@@ -53,7 +42,7 @@ class Piece(NamedTuple):
 class AnswerReader:
     """Asks nodes of the group, this one included."""
 
-    def __init__(self, members: MemberChannels, listening: AnswerListening, vocabulary: int, domain: Domain) -> None:
+    def __init__(self, members: Group, listening: AnswerListening, vocabulary: int, domain: Domain) -> None:
         self._members, self._listening = members, listening
         self._vocabulary, self._domain = vocabulary, domain
 

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from troth.chain.errors import ChainError, ChainRejected
 from troth.chain.keystore import Key
-from troth.chain.records import Fees, TransactionReceipt
+from troth.chain.market import Market
 from troth.node.earning import claiming, redeeming
 from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claiming import ClaimContext
@@ -23,7 +23,6 @@ from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import ClaimRecord, TabRecord
-from troth.protocol.market.types import Contracts
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 
@@ -41,26 +40,12 @@ FORGOTTEN_SECONDS = 3600.0
 Write = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class Wallet(Protocol):
-    """Sends to the deployment's contracts; ``chain.market.Market`` is one."""
-
-    @property
-    def contracts(self) -> Contracts:
-        """Where they are."""
-
-    async def fees(self) -> Fees:
-        """Fees of one of the next blocks."""
-
-    async def execute(self, call: PartCall, key: Key) -> TransactionReceipt:
-        """Send and wait for the receipt; ChainRejected, unsent, where it would fail."""
-
-
 @dataclass(frozen=True, slots=True)
 class EarningContext:
     """What the keeper works with. ``ledger`` gives the chain as it is now, ``write`` runs a job on the records' thread,
     ``reached`` waits until a block was followed."""
 
-    wallet: Wallet
+    wallet: Market
     key: Key
     ledger: Callable[[], NodeLedger]
     books: NodeBooks

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine, OtherwiseEngine, SessionKey, ShakingEngine
-from troth.node.judging.sessions import JudgedSession, OutcomeCuts
+from troth.node.judging.sessions import JudgedSession
 from troth.protocol.doubts import SEVENTH_RULES, SIXTH_RULES, rules_version
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.unsteady import Distances, ShakenRuns, distances
 
@@ -35,7 +36,7 @@ LIGHTLY, STRONGLY = 8, 24
 seven strong ones tips in 97 % of twenty-four. Every other one changes all rows alike, as kernels do."""
 
 
-def looks_twice(rules: OutcomeCuts) -> bool:
+def looks_twice(rules: ExecutionClass) -> bool:
     """Whether a class has a second look: exact ones have no noise, older ones keep their rules."""
     return not rules.exact and rules_version(rules.calibration) >= 2
 

@@ -6,26 +6,17 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from troth.protocol.comparison import Tolerance
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, Segment
-
-
-class OutcomeCuts(Tolerance, Protocol):
-    """What of an execution class decides a verdict."""
-
-    @property
-    def margin_cut(self) -> int: ...
-    @property
-    def second_cut(self) -> int: ...
 
 
 class JudgedSegment(Protocol):
     """Which segment of which order is judged. Only who judges the first or the last one is shown the ``request``."""
 
     @property
-    def execution_class(self) -> OutcomeCuts: ...
+    def execution_class(self) -> ExecutionClass: ...
     @property
     def layers(self) -> Segment: ...
     @property

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine, SessionKey
 from troth.node.judging.runs import second_run
-from troth.node.judging.sessions import JudgedSegment, JudgedSession, OutcomeCuts
+from troth.node.judging.sessions import JudgedSegment, JudgedSession
 from troth.node.judging.texts import judge_beside_own, judge_doubted_text
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import TokenReport
@@ -55,7 +56,7 @@ async def judge_from_prompt(engine: Engine, session: JudgedSession) -> TokenRepo
 class _WholeModel:
     """See ``JudgedSegment``: an order as it is where one node holds all layers."""
 
-    execution_class: OutcomeCuts
+    execution_class: ExecutionClass
     layers: Segment
     dtype: Dtype
     prompt_positions: int

@@ -22,12 +22,13 @@ from troth.node.judging.runs import (
     shaken_runs,
     third_look,
 )
-from troth.node.judging.sessions import JudgedSession, OutcomeCuts
+from troth.node.judging.sessions import JudgedSession
 from troth.node.judging.texts import TextFound, judge_beside_own, judge_by_own, judge_doubted_text
 from troth.node.judging.upstream import judge_from_prompt
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import SIXTH_RULES, rules_version
 from troth.protocol.findings import LOOKED_AT, MEAN_RATIO, TaskFinding, of_precise_text, of_text, of_trace
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.scores import mean_ratio, rho
 from troth.protocol.sequential import NodeEvidence
@@ -207,7 +208,7 @@ class _FurtherLooks:
         return found
 
 
-def _looked_at(rules: OutcomeCuts, states: StateReport) -> bool:
+def _looked_at(rules: ExecutionClass, states: StateReport) -> bool:
     """Whether the mean over a bfloat16 trace wants a second look."""
     return states.mean > (MEAN_RATIO if rules_version(rules.calibration) < SIXTH_RULES else LOOKED_AT)
 

@@ -8,45 +8,15 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine, SessionKey, TokenDraw, chooses
+from troth.node.engine.interface import Engine, TokenDraw, chooses
 from troth.node.errors import BadInput
+from troth.node.orders.session import SegmentSession
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
-from troth.protocol.masks import RowRule, TextRules
-from troth.protocol.request import Request
+from troth.protocol.masks import RowRule
 from troth.protocol.tokens import Sampling, choose, noise
-from troth.protocol.types import Hash32
 
 Asked = int | msgspec.UnsetType
 Packed = bytes | msgspec.UnsetType
-
-
-class SampledText(Protocol):
-    """What is written, and with which noise."""
-
-    @property
-    def request(self) -> Request: ...
-    @property
-    def noise_seed(self) -> Hash32: ...
-
-
-class TextSoFar(Protocol):
-    """The tokens that were chosen, by their positions, and what transforms the next row."""
-
-    @property
-    def emitted(self) -> dict[int, int]: ...
-    @property
-    def rules(self) -> TextRules | None: ...
-
-
-class Writing(Protocol):
-    """A session that chooses tokens."""
-
-    @property
-    def key(self) -> SessionKey: ...
-    @property
-    def seat(self) -> SampledText: ...
-    @property
-    def text(self) -> TextSoFar: ...
 
 
 class LogitSource(Protocol):
@@ -64,19 +34,19 @@ class ChosenToken(NamedTuple):
 
 
 async def next_token(
-    context: LogitSource, writing: Writing, rows: NDArray[Any], *, position: int, asked: Asked
+    context: LogitSource, session: SegmentSession, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
-    engine, plain = context.engine, asked is msgspec.UNSET and writing.text.rules is None
+    engine, plain = context.engine, asked is msgspec.UNSET and session.text.rules is None
     if plain and chooses(engine):
-        draw = TokenDraw(Sampling.of(writing.seat.request), writing.seat.noise_seed, position)
-        token, seconds = await engine.choose(writing.key, rows, draw)
+        draw = TokenDraw(Sampling.of(session.seat.request), session.seat.noise_seed, position)
+        token, seconds = await engine.choose(session.key, rows, draw)
         return ChosenToken(token), seconds
     logits, seconds, _ = await engine.logits(rows)
-    if plain and not writing.seat.request.temperature_millionths:
+    if plain and not session.seat.request.temperature_millionths:
         # Without noise and rules it takes microseconds, less than waking a thread.
-        return ChosenToken(_choose(writing, logits[0], position)), seconds
-    return await asyncio.to_thread(_choose_and_tell, writing, logits[0], position, asked), seconds
+        return ChosenToken(_choose(session, logits[0], position)), seconds
+    return await asyncio.to_thread(_choose_and_tell, session, logits[0], position, asked), seconds
 
 
 async def told_again(context: LogitSource, token: int, rows: NDArray[Any], asked: Asked) -> ChosenToken:
@@ -87,27 +57,27 @@ async def told_again(context: LogitSource, token: int, rows: NDArray[Any], asked
     return ChosenToken(token, await asyncio.to_thread(_tell, logits[0], token, asked))
 
 
-def _choose_and_tell(writing: Writing, logits: NDArray[Any], position: int, asked: Asked) -> ChosenToken:
-    token = _choose(writing, logits, position)
+def _choose_and_tell(session: SegmentSession, logits: NDArray[Any], position: int, asked: Asked) -> ChosenToken:
+    token = _choose(session, logits, position)
     return ChosenToken(token, _tell(logits, token, asked))
 
 
-def _choose(writing: Writing, logits: NDArray[Any], position: int) -> int:
-    sampling = Sampling.of(writing.seat.request)
-    gumbel = noise(writing.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
-    return choose(logits, sampling, gumbel, _rule(writing, position))
+def _choose(session: SegmentSession, logits: NDArray[Any], position: int) -> int:
+    sampling = Sampling.of(session.seat.request)
+    gumbel = noise(session.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
+    return choose(logits, sampling, gumbel, _rule(session, position))
 
 
-def _rule(writing: Writing, position: int) -> RowRule | None:
+def _rule(session: SegmentSession, position: int) -> RowRule | None:
     """What transforms the row of a position, after all tokens before it."""
-    rules = writing.text.rules
+    rules = session.text.rules
     if rules is None:
         return None
-    first = len(writing.seat.request.prompt_tokens) - 1
+    first = len(session.seat.request.prompt_tokens) - 1
     for before in range(first + rules.taken, position):
-        if before not in writing.text.emitted:
+        if before not in session.text.emitted:
             raise BadInput("a token that transforms depend on was not chosen here", before, "Ask for every token.")
-        rules.take(writing.text.emitted[before])
+        rules.take(session.text.emitted[before])
     return rules.row()
 
 

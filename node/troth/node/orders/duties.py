@@ -19,7 +19,7 @@ from typing import Any
 from troth.cases.keeping import is_in_court, oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
-from troth.node.earning.keeper import Wallet
+from troth.chain.market import Market
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection, RejectionOpener
 from troth.node.orders.session import CHECKS, INFERS, JUDGED, READ
@@ -79,7 +79,7 @@ class NodeDuties:
     def __init__(
         self,
         context: NodeContext,
-        wallet: Wallet,
+        wallet: Market,
         key: Key,
         opener: RejectionOpener,
         reached: Callable[[int], Awaitable[Any]],
