@@ -12,12 +12,13 @@ import msgspec
 import pytest
 from conftest import Anvil
 from support.rating_epochs import WORTH, epoch, second_epoch
-from support.rating_stage import RatingStage
+from support.rating_stage import RatingStage, ToyWire
 
 from troth.chain.errors import ChainRejected
 from troth.committee.errors import CommitteeError, EpochRefused
 from troth.committee.rating.epochs import EpochFile, SilenceSaid
 from troth.committee.rating.member import RatingTerms
+from troth.committee.rating.requests import SIGNED
 from troth.committee.rating.turns import EpochTurns
 from troth.protocol import typed_data
 from troth.protocol.reputation import SilenceReport, list_hash
@@ -112,10 +113,30 @@ async def test_who_settles_first_does_not_keep_a_silent_node_from_its_rating(sta
     assert await stage.reputation.chain.block_number() == before, "nobody sends it again"
 
 
-async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: RatingStage) -> None:
-    """They hear of them after the epoch was settled, from a leader that is killed then."""
+def hold_back(stage: RatingStage) -> list[EpochFile]:
+    """What leaders tell the others of what was signed is on its way until a test brings it."""
+    held: list[EpochFile] = []
+    for member in stage.members.values():
+        wire = member.awake.others
+
+        async def ask_all(
+            kind: str, body: bytes, number: int, *, enough: int, wire: Any = wire
+        ) -> dict[Address, bytes]:
+            if kind != SIGNED:
+                return dict(await ToyWire.ask_all(wire, kind, body, number, enough=enough))
+            held.append(msgspec.msgpack.decode(body, type=EpochFile))
+            return {}
+
+        wire.ask_all = ask_all  # type: ignore[method-assign]
+    return held
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["heard before", "heard afterwards"])
+async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: RatingStage, late: bool) -> None:
+    """They hear of them before the epoch is settled, or after it was."""
     silent = await met_by_everybody(stage)
     outrun(stage)
+    held = hold_back(stage) if late else []
     for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.76):
         if stage.through() == 3:
             await stage.to(3, step)
@@ -124,6 +145,10 @@ async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: R
     assert settled is not None
     assert settled.epoch == 3
     stage.kill(settled.leader)
+    others = [member.awake.rater for member in stage.members.values() if member.turns is not None]
+    for rater in others:
+        for file in held:
+            await rater.hear(file)
     await acted(stage)
     assert stage.clock.follower.state.ratings[silent].epoch == 2, "it is the leader's turn"
     # Nobody looks in what is left of the epoch.
