@@ -14,17 +14,23 @@ from conftest import Anvil
 from support.rating_epochs import WORTH, epoch, second_epoch
 from support.rating_stage import RatingStage, ToyWire
 
-from troth.chain.errors import ChainRejected
+from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable
+from troth.chain.keystore import Key
 from troth.committee.errors import CommitteeError, EpochRefused
 from troth.committee.rating.epochs import EpochFile, SilenceSaid
 from troth.committee.rating.member import RatingTerms
 from troth.committee.rating.requests import SIGNED
 from troth.committee.rating.turns import EpochTurns
 from troth.protocol import typed_data
+from troth.protocol.contract_errors import ContractError
 from troth.protocol.reputation import SilenceReport, list_hash
 from troth.protocol.types import Address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+
+def refusal(name: str) -> ChainRejected:
+    return ChainRejected("reportSilence", ContractError(name, {}, ""))
 
 
 @pytest.fixture
@@ -154,6 +160,65 @@ async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: R
     # Nobody looks in what is left of the epoch.
     await stage.to(4, 0.02)
     await acted(stage)
+    found = stage.clock.follower.state.ratings[silent]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+async def test_who_shows_the_update_without_reports_has_nobody_forget_them(stage: RatingStage) -> None:
+    """A member does, to all others and to the leader, before and after the epoch is settled; and it adds names."""
+    silent = await met_by_everybody(stage)
+    outrun(stage)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.76):
+        if stage.through() == 3:
+            await stage.to(3, step)
+            await acted(stage)
+    moment = await stage.clock.moment()
+    raters = [member.awake.rater for member in stage.members.values()]
+    strangers = [Key.generate() for _ in range(60)]
+    for rater in raters:
+        file = rater.settled_file(moment)
+        assert file is not None
+        message = file.update().message()
+        signed = {key.address: sign_of(message, stage, key) for key in strangers}
+        signed |= {file.leader: file.signatures[file.leader]}
+        await rater.hear(msgspec.structs.replace(file, signatures=signed, silences={}))
+        assert rater.settled_file(moment) == file
+    await acted(stage)
+    found = stage.clock.follower.state.ratings[silent]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+def sign_of(message: object, stage: RatingStage, key: Key) -> str:
+    return "0x" + typed_data.sign(message, stage.reputation.chain.domain, key.secret).hex()
+
+
+@pytest.mark.parametrize("error", [ChainUnavailable("The chain node is away", "x"), refusal("NotARater")])
+async def test_reports_that_cannot_be_brought_hold_nothing_up_and_are_tried_again(
+    stage: RatingStage, error: ChainError
+) -> None:
+    silent = await met_by_everybody(stage)
+    outrun(stage)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.76):
+        if stage.through() == 3:
+            await stage.to(3, step)
+            await acted(stage)
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    turns, tried = stage.members[settled.leader].awake, list[object]()
+    send = turns.submit
+
+    async def fails(call: object) -> object:
+        tried.append(call)
+        raise error
+
+    turns.submit = fails
+    for _ in range(3):
+        await turns.act()
+    assert len(tried) == 1, "not at each look"
+    turns.submit = send
+    await stage.to(3, 0.9)
+    await turns.act()
+    await stage.followed()
     found = stage.clock.follower.state.ratings[silent]
     assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
 

@@ -6,8 +6,9 @@ import importlib.util
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -31,13 +32,16 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @contextmanager
-def answering(said: bytes) -> Iterator[str]:
-    """Something that listens where a gateway would, and says this to everybody."""
+def answering(said: bytes, *, piece: int = 1 << 20, pause: float = 0.0) -> Iterator[str]:
+    """Something that listens where a gateway would, and says this to everybody, in pieces."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.recv(4096)
-            self.request.sendall(said)
+            with suppress(OSError):
+                for begin in range(0, len(said), piece):
+                    self.request.sendall(said[begin : begin + piece])
+                    time.sleep(pause)
 
     with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -75,6 +79,19 @@ def test_whatever_listens_at_the_gateways_port_breaks_no_other_command(
     with answering(said) as address:
         monkeypatch.setenv("TROTH_GATEWAY_URL", address)
         assert registered(plugin) == []
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 No"])
+def test_nor_does_what_answers_byte_by_byte(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    """A socket's limit is for each of them."""
+    head = f"HTTP/1.1 {status}\r\ncontent-length: 9999\r\n\r\n".encode()
+    with answering(head + b"{" * 9999, piece=len(head), pause=0.2) as address:
+        monkeypatch.setenv("TROTH_GATEWAY_URL", address)
+        monkeypatch.setattr(plugin, "LARGEST_ANSWER", 1 << 20)
+        before = time.monotonic()
+        with pytest.raises(plugin.GatewaySilent):
+            plugin.fetched("/v1/models", 0.5)
+        assert time.monotonic() - before < 20, "each piece comes in time, all of them take more than half a minute"
 
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "http://[::1", "http://127.0.0.1:99999"])

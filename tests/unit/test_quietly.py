@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 QUIETLY = ROOT / "scripts" / "quietly"
 COMPILES = "import subprocess, sys; one = subprocess.Popen(['sleep', '600']); print(one.pid, flush=True); one.wait()"
 DEADLINE = 30.0
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run(log: Path, program: str) -> subprocess.CompletedProcess[str]:
@@ -29,14 +30,38 @@ def test_only_a_command_that_fails_is_heard(tmp_path: Path) -> None:
     assert (bad.returncode, bad.stdout, bad.stderr) == (3, "", "a thousand warnings\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def begun(log: Path, ignored: signal.Signals | None = None) -> subprocess.Popen[bytes]:
+    def as_in_a_terminal() -> None:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN if number is ignored else signal.SIG_DFL)
+
+    words = [sys.executable, str(QUIETLY), str(log), sys.executable, "-c", COMPILES]
+    return subprocess.Popen(words, preexec_fn=as_in_a_terminal)  # noqa: PLW1509 - it calls nothing that locks
+
+
+@pytest.mark.parametrize("number", STOPS)
 def test_a_signal_ends_what_the_command_started(number: signal.Signals, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    process = subprocess.Popen([sys.executable, str(QUIETLY), str(log), sys.executable, "-c", COMPILES])
+    process = begun(log)
     try:
         compiler = started(log)
         process.send_signal(number)
         assert process.wait(DEADLINE) == 128 + number
+        require_gone(compiler)
+    finally:
+        process.kill()
+
+
+def test_what_nohup_had_ignored_stays_so(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = begun(log, ignored=signal.SIGHUP)
+    try:
+        compiler = started(log)
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 128 + signal.SIGTERM
         require_gone(compiler)
     finally:
         process.kill()

@@ -91,7 +91,7 @@ class _Interrupts:
 
 @contextmanager
 def _waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """A signal wakes the loop whenever it comes.
+    """A signal wakes the loop whenever it comes while the work runs.
 
     Python calls a handler between two of its own instructions. A signal that comes while the loop goes to sleep, or to
     another thread of the process, would be heard only once something else wakes the loop.
@@ -100,7 +100,11 @@ def _waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     with awake, wake:
         for end in (awake, wake):
             end.setblocking(False)
-        loop.add_reader(awake, _drain, awake)
+        try:
+            loop.add_reader(awake, _drain, awake)
+        except NotImplementedError:  # Windows' loop has no readers, and is woken by its own
+            yield
+            return
         before = signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         try:
             yield

@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
@@ -53,13 +55,11 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
     address = gateway()
     request = Request(address + path, headers={"authorization": f"Bearer {key}"} if key else {})  # noqa: S310
     try:
-        # The gateway is on this machine or the next one: a proxy would be asked for the key.
-        with build_opener(ProxyHandler({})).open(request, timeout=seconds) as answer:
-            found = json.loads(answer.read(LARGEST_ANSWER))
+        found = _within(seconds, lambda: _read(request, seconds))
     except HTTPError as error:
         if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise GatewaySilent(f"{address} wants its key: llm keys set {KEY_NAME}, or {KEY_VARIABLE}.") from error
-        raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error)}") from error
+        raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error, seconds)}") from error
     except (URLError, OSError) as error:
         raise GatewaySilent(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
     except (ValueError, RecursionError, HTTPException) as error:
@@ -69,9 +69,39 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
     return found
 
 
-def _words(error: HTTPError) -> str:
+def _read(request: Request, seconds: float) -> Any:
+    # The gateway is on this machine or the next one: a proxy would be asked for the key.
+    with build_opener(ProxyHandler({})).open(request, timeout=seconds) as answer:
+        return json.loads(answer.read(LARGEST_ANSWER))
+
+
+def _within(seconds: float, work: Callable[[], Any]) -> Any:
+    """What work gives within so many seconds; raises TimeoutError.
+
+    A socket's own limit is for each piece, and whatever listens there may send a byte at a time.
+    """
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((work(), None))
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            outcome.append((None, error))
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
+    found, error = outcome[0]
+    if error is not None:
+        raise error
+    return found
+
+
+def _words(error: HTTPError, seconds: float) -> str:
     try:
-        return str(json.loads(error.read(LARGEST_ANSWER))["error"]["message"])
+        return str(_within(seconds, lambda: json.loads(error.read(LARGEST_ANSWER)))["error"]["message"])
     except (ValueError, LookupError, TypeError, OSError, HTTPException, RecursionError):
         return error.reason
 

@@ -34,6 +34,8 @@ from troth.protocol.types import Address, Hash32
 Again = Callable[[], Awaitable["OpeningCalls | None"]]
 ROUNDS = 8
 """How often calls are made whose approvals other programs take: of several at once, one gets through in each round."""
+PERMITS = 3
+"""How often a permit is made whose number other programs take, before the reason is another one."""
 PAUSE = 0.5
 """Seconds for which a program waits at most after its first round, twice as many after the second: programs that look
 at an allowance at the same time would take it from one another again."""
@@ -156,14 +158,23 @@ async def repeatable(
     spender: Address | None = None,
 ) -> OpeningCalls:
     """A plan that is made again as long as what was approved for it is gone."""
-    first = await plan()
+    first = made = await plan()
+
+    async def goes_through(calls: OpeningCalls) -> bool:
+        return (await market.simulate(calls.calls[-1], calls.sender)).rejection is None
 
     async def again() -> OpeningCalls | None:
+        nonlocal made
         # Where it is there now, another program may have approved it since: it was missing if the call goes through.
-        is_there = await allowance(market, token, first.sender, spender) >= amount
-        if is_there and (await market.simulate(first.calls[-1], first.sender)).rejection is not None:
+        if await allowance(market, token, first.sender, spender) >= amount and not await goes_through(made):
             return None
-        return await plan()
+        before, made = made, await plan()
+        # Of a permit only its number can be taken, and twice in a row not by chance.
+        for _ in range(PERMITS):
+            if len(before.calls) > 1 or len(made.calls) > 1 or await goes_through(made):
+                return made
+            made = await plan()
+        return None
 
     return replace(first, again=again)
 
@@ -204,7 +215,10 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
             if not may or plan.again is None:
                 raise
             await asyncio.sleep(random.uniform(0, PAUSE * number))  # noqa: S311 - nobody gains by guessing it
-            again = await plan.again()
+            try:
+                again = await plan.again()
+            except ChainError as away:
+                raise error from away  # the refusal is what the user can do something about
             if again is None:
                 raise
             calls = again.calls

@@ -249,16 +249,38 @@ class EpochNow:
         None where there is nobody, or where the file is not of the epoch that was settled last."""
         update, last = file.update(), self.state.settled
         settled = last is not None and last.digest == typed_data.struct_hash(update.message())
-        if not settled or self.epoch > update.epoch + 1:
+        # Signatures come last: this is asked each second.
+        if not settled or self.epoch > update.epoch + 1 or not self._unrated(update, self._claimed(file)):
             return None
         reports = self._reports(file, update)
-        return calls.report_silence(update, _ordered(reports)) if self._unrated(update, reports) else None
+        said = {sender: report.silent for sender, report in reports.items()}
+        return calls.report_silence(update, _ordered(reports)) if self._unrated(update, said) else None
+
+    def counted(self, file: EpochFile) -> EpochFile:
+        """The file with the words of members that count alone, each under its address as it is written here.
+
+        Raises EpochRefused for a name that is no address.
+        """
+        try:
+            named = {name: to_address(name) for name in (*file.signatures, *file.silences)}
+        except ProtocolError as error:
+            raise EpochRefused("A word is under a name that is no address", error, "Take it out.") from error
+        ours = {name: str(one) for name, one in named.items() if self._counts(one, file.epoch)}
+        signatures = {ours[name]: made for name, made in file.signatures.items() if name in ours}
+        silences = {ours[name]: said for name, said in file.silences.items() if name in ours}
+        return msgspec.structs.replace(file, signatures=signatures, silences=silences)
+
+    @staticmethod
+    def _claimed(file: EpochFile) -> dict[Address, int]:
+        """Whom reports call silent, by who is named as their signer."""
+        return {to_address(name): int.from_bytes(_unhex(said.silent), "big") for name, said in file.silences.items()}
 
     def _reports(self, file: EpochFile, update: EpochUpdate) -> dict[Address, SignedSilence]:
         """The reports in a file that the chain takes: one that it does not would spoil all others."""
         unscored = sum(1 << place for place, credit in enumerate(update.credits) if credit == NOT_SCORED)
+        made = {to_address(name): _unhex(said.signature) for name, said in file.silences.items()}
         return {
-            sender: SignedSilence(report.silent, _unhex(file.silences[sender].signature))
+            sender: SignedSilence(report.silent, made[sender])
             for sender, report in self.read_silences(file).items()
             if self._counts(sender, update.epoch) and not report.silent & ~unscored
         }
@@ -267,13 +289,13 @@ class EpochNow:
         rater = self.state.raters.get(operator)
         return rater is not None and rater.counts(epoch) and operator in self.members
 
-    def _unrated(self, update: EpochUpdate, reports: Mapping[Address, SignedSilence]) -> list[Address]:
+    def _unrated(self, update: EpochUpdate, silent: Mapping[Address, int]) -> list[Address]:
         """Nodes that enough members report and that nobody rated in the update's epoch."""
         enough, found = reports_needed(len(self.members)), []
         for place, node in enumerate(update.nodes):
             standing = self.state.standings.get(node)
             is_rated = standing is not None and standing.last_epoch == update.epoch
-            if not is_rated and sum(said.silent >> place & 1 for said in reports.values()) >= enough:
+            if not is_rated and sum(bits >> place & 1 for bits in silent.values()) >= enough:
                 found.append(node)
         return found
 

@@ -216,6 +216,7 @@ class RatingMember:
         moment = await self.moment()
         # Also of an epoch that is settled: who signed two updates is convicted afterwards.
         self.note(moment, file)
+        file = moment.now.counted(file)
         if len(file.signatures) >= threshold(len(moment.now.members)) and not moment.settled:
             # As the chain would take it, or not at all.
             moment.now.settlement(file)
@@ -225,7 +226,13 @@ class RatingMember:
             self.keep(moment, file, ())
 
     def keep(self, moment: EpochMoment, file: EpochFile, answers: Sequence[bytes]) -> None:
-        """Keep a file and the list that it fixes."""
+        """Keep a file and the list that it fixes, with what was kept of the same update: who shows it with fewer
+        reports or signatures has nobody forget the others."""
+        kept = self.store.proposal(file.epoch, moment.now.seed)
+        if kept is not None and _digest(kept[0]) == _digest(file):
+            before, answers = kept[0], answers or kept[1]
+            signatures, silences = {**file.signatures, **before.signatures}, {**file.silences, **before.silences}
+            file = msgspec.structs.replace(file, signatures=signatures, silences=silences)
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
         self.store.keep_proposal(file, moment.now.seed, answers)
 

@@ -77,6 +77,12 @@ class EpochMoment:
         """Whether what enough members signed is settled by whoever has it."""
         return self.progress >= (4 + self.asking) / 5
 
+    def waited(self, epoch: int) -> float:
+        """Blocks since anybody does what a leader left undone, of this epoch or of the one before; negative until
+        then."""
+        begin = 0.0 if epoch < self.now.epoch else self.length * (4 + self.asking) / 5
+        return self.block - self.first - begin
+
     def due_of_challenge(self, moment: float) -> float:
         """At which progress a leader asks a challenge."""
         return moment * self.asking

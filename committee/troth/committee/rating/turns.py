@@ -49,6 +49,10 @@ log = logging.getLogger(__name__)
 
 TICK = 1.0
 ASKED_AT_ONCE = 4
+PAUSE_BLOCKS = 10
+"""Between two attempts to bring reports of silence."""
+TOO_LATE = {"NobodySilent", "NotTheLast", "AnotherUpdate", "WrongEpoch"}
+"""What the contract answers once it takes no reports of an update, or knows them."""
 MISHAPS = (CommitteeError, OverlayError, ChainError, ClientError, ProtocolError)
 
 
@@ -65,6 +69,7 @@ class EpochTurns:
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ASKED_AT_ONCE))
     _tried: set[object] = field(default_factory=set)
     _shown: EpochSettled | None = None
+    _show_from: int = 0
 
     async def run(self) -> None:
         """For ever."""
@@ -327,20 +332,29 @@ class EpochTurns:
         log.info("epoch %d is settled: %d signatures", file.epoch, len(file.signatures))
 
     async def _show_left_out(self, moment: EpochMoment) -> None:
-        """Bring reports of silence that whoever settled the last epoch did not show: its leader at once, the others
-        when anybody would settle, or in the next epoch."""
-        file = self.rater.settled_file(moment)
-        if file is None:
+        """Bring reports of silence that whoever settled the last epoch did not show; nothing else waits for it."""
+        settled = moment.now.state.settled
+        file = self.rater.settled_file(moment) if settled != self._shown and moment.block >= self._show_from else None
+        if file is None or not self._may_show(moment, file) or (call := moment.now.left_out(file)) is None:
             return
-        leads = file.leader == self.rater.operator
-        if not leads and moment.now.epoch == file.epoch and not moment.anybody_settles:
-            return
-        call, settled = moment.now.left_out(file), moment.now.state.settled
-        if call is not None and settled != self._shown:
-            log.warning("epoch %d was settled without reports of silence: they are brought", file.epoch)
-            with suppress(ChainRejected):  # another member was faster
-                await self.submit(call)
+        log.warning("epoch %d was settled without reports of silence: they are brought", file.epoch)
+        # Should this fail, or be mined late, they are not brought each second.
+        self._show_from = moment.block + PAUSE_BLOCKS
+        try:
+            await self.submit(call)
             self._shown = settled
+        except ChainRejected as error:
+            # Another member was faster. What is refused for another reason may be taken later.
+            self._shown = settled if error.name in TOO_LATE else self._shown
+        except MISHAPS as error:
+            log.warning("reports of silence were not brought: %s", error)
+
+    def _may_show(self, moment: EpochMoment, file: EpochFile) -> bool:
+        """The leader at once; the others when anybody would settle or in the next epoch, one after the other."""
+        if file.leader == self.rater.operator:
+            return True
+        place = sorted(moment.now.state.raters).index(self.rater.operator)
+        return moment.waited(file.epoch) >= place
 
     async def _tell(self) -> None:
         """Tell the others what a leader signed here: who shows each member something else is found out."""

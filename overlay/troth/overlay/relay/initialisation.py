@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from troth.chain.new_files import create_file
@@ -52,7 +53,13 @@ def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Commit
 def listening_host(address: str) -> str:
     """Where to listen for what reaches an address: on this machine alone where that or nothing names it."""
     host = split_address(address)[0] if address else LOCALHOST
-    return LOCALHOST if host in {LOCALHOST, "localhost", "::1"} else "0.0.0.0"  # noqa: S104
+    try:
+        literal = ip_address(host.strip("[]"))
+    except ValueError:
+        return LOCALHOST if host == "localhost" else "0.0.0.0"  # noqa: S104
+    if literal.is_loopback:
+        return str(literal)
+    return "::" if literal.version == 6 else "0.0.0.0"  # noqa: S104
 
 
 def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
