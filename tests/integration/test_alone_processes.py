@@ -177,8 +177,6 @@ class Process:
                     found = json.loads(client.get("/readyz").text)
                 if holds(found):
                     return
-            except OSError as error:
-                found = error
             except Exception as error:  # noqa: BLE001 -- it does not listen yet
                 found = error
             time.sleep(0.2)

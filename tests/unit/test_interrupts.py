@@ -36,6 +36,13 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
 """
 """From here on another thread is who takes a signal."""
 
+NO_READERS = """
+def no_readers(*_):
+    raise NotImplementedError
+asyncio.SelectorEventLoop.add_reader = no_readers
+"""
+"""As the loop of Windows is."""
+
 
 @contextmanager
 def started(lasting: float, before: str = "") -> Iterator[subprocess.Popen[str]]:
@@ -49,9 +56,11 @@ def started(lasting: float, before: str = "") -> Iterator[subprocess.Popen[str]]
             process.kill()
 
 
+@pytest.mark.parametrize("before", ["", NO_READERS], ids=["", "a loop without readers"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_ends_it_with_its_code_once_all_is_said(number: signal.Signals) -> None:
-    with started(0.3) as process:
+def test_one_signal_ends_it_with_its_code_once_all_is_said(number: signal.Signals, before: str) -> None:
+    with started(0.3, before) as process:
+        time.sleep(0.5 if before else 0)  # nothing wakes such a loop here that was not asleep yet
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (128 + number, "owed\n", "")

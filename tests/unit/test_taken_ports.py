@@ -42,7 +42,7 @@ def test_a_taken_port_is_named_with_its_setting(taken: int) -> None:
     with pytest.raises(ChannelUnavailable) as refused:
         require_free(HOST, taken, "--port")
     assert str(taken) in str(refused.value)
-    assert refused.value.remedy == "Change --port, or stop what holds the port."
+    assert refused.value.remedy == "Stop what holds the port, perhaps this program itself, or change --port."
 
 
 def test_a_free_port_is_left_free(taken: int) -> None:
@@ -61,19 +61,19 @@ def test_an_address_of_another_machine_is_said(taken: int) -> None:
 def test_a_relay_says_it(taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     initialise(tmp_path, RelayInitOptions(HOST, taken, f"{HOST}:{taken}", None, proxy=True, committee=None))
     assert exit_code(["relay", "start", "--home", str(tmp_path)]) == 1
-    assert f"Change listen.port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
+    assert f"change listen.port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
 
 
 def test_a_relay_says_it_of_its_metrics(taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     initialise(tmp_path, RelayInitOptions(HOST, 0, f"{HOST}:9001", taken, proxy=True, committee=None))
     assert exit_code(["relay", "start", "--home", str(tmp_path)]) == 1
-    assert f"Change listen.metrics_port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
+    assert f"change listen.metrics_port in {tmp_path / 'relay.toml'}" in capsys.readouterr().err
 
 
 def test_an_explorer_says_it(taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["explorer", "serve", "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
     assert exit_code([*words, "--port", str(taken)]) == 1
-    assert "Change --port" in capsys.readouterr().err
+    assert "change --port" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
 
@@ -101,4 +101,4 @@ def test_a_node_says_it_before_it_opens_keys(
     monkeypatch.setattr(node_configuration, "with_engine", lambda found, engine: found)
     monkeypatch.setattr("troth.chain.keystore.read_password", asked_for_no_key)
     assert exit_code(["node", "start", "--home", str(tmp_path)]) == 1
-    assert f"Change listen.port in {tmp_path / 'node.toml'}" in capsys.readouterr().err
+    assert f"change listen.port in {tmp_path / 'node.toml'}" in capsys.readouterr().err

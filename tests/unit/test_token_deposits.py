@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from unit.test_chain_tokens import OWNER, TOKEN, BusyToken, amount_of
 
-from troth.chain.errors import ChainRejected
+from troth.chain.errors import ChainRejected, ChainUnavailable
 from troth.chain.market import Market
 from troth.chain.tokens import UNLIMITED, approvals_beside
 from troth.client.errors import TransactionRefused
@@ -100,6 +100,52 @@ async def test_what_is_refused_for_another_reason_is_not_approved_again() -> Non
     with pytest.raises(TransactionRefused, match="topUp"):
         await deposited(token)
     assert token.approved == [70]
+
+
+async def test_a_permit_that_is_not_the_reason_is_not_made_again_and_again() -> None:
+    """Too few tokens, say: the allowance is none before and after, since the permit's call takes it."""
+    token, plans = SharedToken(0, closed=True), list[int]()
+
+    async def plan() -> OpeningCalls:
+        plans.append(len(plans))
+        return OpeningCalls(OWNER, (DEPOSIT,))
+
+    market = cast(Market, token)
+    made = await opening.repeatable(market, TOKEN, 70, plan)
+    with pytest.raises(TransactionRefused, match="topUp"):
+        await carry_out(market, made, cast(Any, SimpleNamespace(address=OWNER)), broadcast=True)
+    assert len(plans) == 1 + opening.PERMITS
+
+
+async def test_a_permit_whose_number_another_program_took_is_made_again() -> None:
+    token, plans = SharedToken(70), list[int]()
+    token.closed = True
+
+    async def plan() -> OpeningCalls:
+        plans.append(len(plans))
+        token.closed = len(plans) < 1 + opening.PERMITS
+        return OpeningCalls(OWNER, (DEPOSIT,))
+
+    async def allowance_is_none(*_: object) -> int:
+        return 0
+
+    market = cast(Market, token)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "allowance", allowance_is_none)
+        made = await opening.repeatable(market, TOKEN, 70, plan)
+        await carry_out(market, made, cast(Any, SimpleNamespace(address=OWNER)), broadcast=True)
+    assert token.taken == [70]
+
+
+async def test_a_chain_that_goes_away_hides_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object) -> int:
+        raise ChainUnavailable("The chain node does not answer", "x")
+
+    token = SharedToken(0, closed=True)
+    plan = await approved(cast(Market, token), TOKEN, 70, OpeningCalls(OWNER, (DEPOSIT,)))
+    monkeypatch.setattr(opening, "allowance", away)
+    with pytest.raises(TransactionRefused, match="topUp"):
+        await carry_out(cast(Market, token), plan, cast(Any, SimpleNamespace(address=OWNER)), broadcast=True)
 
 
 @pytest.mark.parametrize("is_once", [False, True])

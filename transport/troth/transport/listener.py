@@ -161,7 +161,9 @@ def require_free(host: str, port: int, setting: str) -> None:
     try:
         listening_socket(host, port).close()
     except ChannelUnavailable as error:
-        raise ChannelUnavailable(error.what, error.value, f"Change {setting}, or stop what holds the port.") from error
+        # First: this program may run already, and a second one with its keys must not be started elsewhere.
+        remedy = f"Stop what holds the port, perhaps this program itself, or change {setting}."
+        raise ChannelUnavailable(error.what, error.value, remedy) from error
 
 
 def customer_of(peer: Any) -> str:

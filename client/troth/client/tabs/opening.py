@@ -168,12 +168,11 @@ async def repeatable(
         # Where it is there now, another program may have approved it since: it was missing if the call goes through.
         if await allowance(market, token, first.sender, spender) >= amount and not await goes_through(made):
             return None
-        before, made = made, await plan()
-        # Of a permit only its number can be taken, and twice in a row not by chance.
         for _ in range(PERMITS):
+            before, made = made, await plan()
+            # Of a permit only its number can be taken, and not so often by chance.
             if len(before.calls) > 1 or len(made.calls) > 1 or await goes_through(made):
                 return made
-            made = await plan()
         return None
 
     return replace(first, again=again)
