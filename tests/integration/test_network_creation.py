@@ -25,6 +25,7 @@ from troth.network.errors import CreationRefused
 from troth.network.journal import CreationJournal, journal_of
 from troth.network.planning import CreationWish, plan_creation
 from troth.protocol.bindings import MARKET_PARTS
+from troth.protocol.calls import Call
 from troth.protocol.market.shipped import DEMO
 from troth.protocol.types import Hash32
 
@@ -139,6 +140,38 @@ async def test_the_parts_of_a_market_are_under_way_at_once(
     assert sum(waited) >= TRANSACTIONS
     assert max(waited) == len(MARKET_PARTS)
     assert len(waited) < TRANSACTIONS
+
+
+async def test_a_part_whose_number_another_transaction_took_is_sent_again(
+    anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is moving a transaction into a block may give its number out again, and forgets one of the two."""
+    payer, wish = key_number(909), CreationWish("mine", DEMO, tmp_path / "network.json")
+    anvil.fund(payer)
+    anvil.mine(3)
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    taken: list[Hash32] = []
+    whole = Transactions.send
+
+    async def outrun(self: Transactions, call: Call, *arguments: Any, **options: Any) -> Hash32:
+        if taken or call.function != "creation of the court":
+            return await whole(self, call, *arguments, **options)
+        anvil.rpc("evm_setAutomine", False)
+        taken.append(await whole(self, call, *arguments, **options))
+        number = anvil.rpc("eth_getTransactionByHash", "0x" + taken[0].hex())["nonce"]
+        anvil.rpc("anvil_dropTransaction", "0x" + taken[0].hex())
+        anvil.rpc("anvil_impersonateAccount", payer.address)
+        anvil.rpc("eth_sendTransaction", {"from": payer.address, "to": payer.address, "nonce": number})
+        anvil.rpc("anvil_stopImpersonatingAccount", payer.address)
+        anvil.mine(1)
+        anvil.rpc("evm_setAutomine", True)
+        return taken[0]
+
+    monkeypatch.setattr(Transactions, "send", outrun)
+    made = await create(anvil.url, wish, plan, payer, lambda line: None)
+    assert len(taken) == 1
+    assert sent_by(anvil, payer) == TRANSACTIONS + 1
+    assert made.verification.exit_code == 0
 
 
 async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, Chain
-from troth.chain.errors import WrongChain
+from troth.chain.errors import TransactionDropped, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.market import DeploymentPlace, Market, find_deployed
+from troth.chain.market import SEND_ATTEMPTS, DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
+from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
 from troth.protocol.bindings import (
@@ -328,9 +329,16 @@ class _Maker:
         return None
 
     async def _new(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
+        """Anew where another one took its nonce: a node that is moving one of several into a block may give its number
+        out again."""
         kept = lambda raw: self._record.keep(name, raw)  # noqa: E731
-        transaction = await self._transactions.send(call, self._key, to, keep=kept)
-        return self._done(name, await self._transactions.wait(transaction, 1, self._timeout))
+        async for attempt in attempts_of(lambda error: isinstance(error, TransactionDropped), most=SEND_ATTEMPTS):
+            with attempt:
+                if attempt.num > 1 and (found := await self._resumed(name)) is not None:
+                    return found
+                transaction = await self._transactions.send(call, self._key, to, keep=kept)
+                return self._done(name, await self._transactions.wait(transaction, 1, self._timeout))
+        raise AssertionError("the last failure is raised")
 
     def _done(self, name: str, receipt: TransactionReceipt) -> TransactionReceipt:
         self._record.mined(name, receipt)
