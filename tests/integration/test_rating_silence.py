@@ -18,8 +18,8 @@ from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable
 from troth.chain.keystore import Key
 from troth.committee.errors import CommitteeError, EpochRefused
 from troth.committee.rating.epochs import EpochFile, SilenceSaid
-from troth.committee.rating.member import RatingTerms
-from troth.committee.rating.requests import SIGNED
+from troth.committee.rating.member import RatingTerms, decode_proposal_of_epoch, encode_message
+from troth.committee.rating.requests import REVIEW, SIGNED
 from troth.committee.rating.turns import EpochTurns
 from troth.protocol import typed_data
 from troth.protocol.committee import reports_needed
@@ -127,10 +127,10 @@ def hold_back(stage: RatingStage) -> list[EpochFile]:
         wire = member.awake.others
 
         async def ask_all(
-            kind: str, body: bytes, number: int, *, enough: int, wire: Any = wire
+            kind: str, body: bytes, number: int, *, enough: int, wire: Any = wire, among: Any = None
         ) -> dict[Address, bytes]:
             if kind != SIGNED:
-                return dict(await ToyWire.ask_all(wire, kind, body, number, enough=enough))
+                return dict(await ToyWire.ask_all(wire, kind, body, number, enough=enough, among=among))
             held.append(msgspec.msgpack.decode(body, type=EpochFile))
             return {}
 
@@ -163,6 +163,122 @@ async def test_other_members_bring_the_reports_where_the_leader_is_gone(stage: R
     await acted(stage)
     found = stage.clock.follower.state.ratings[silent]
     assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+def withhold(stage: RatingStage, leader: Address, away: Address) -> None:
+    """The leader is in league with a silent node: it forgets what members report, and reports nothing itself. Its
+    proposals have false reports of all others.
+
+    When it settles the epoch, a member is away, which hears nothing of others for a while.
+    """
+    turns = stage.members[leader].awake
+    joined, settle = turns._joined, turns._settle
+
+    def without(*given: Any) -> EpochFile:
+        return msgspec.structs.replace(joined(*given), silences={})
+
+    async def alone(moment: Any, file: EpochFile) -> None:
+        assert not file.silences
+        stage.members[away].app = None
+        await settle(moment, file)
+
+    async def shown(_moment: Any) -> None:
+        """Nothing."""
+
+    ask_all = turns.others.ask_all
+
+    async def with_junk(kind: str, body: bytes, number: int, **others: Any) -> dict[Address, bytes]:
+        if kind == REVIEW:
+            proposal = decode_proposal_of_epoch(body)
+            file = with_strangers(stage, with_forged_reports(stage, proposal.file))
+            body = encode_message(msgspec.structs.replace(proposal, file=file))
+        return await ask_all(kind, body, number, **others)
+
+    turns.others.ask_all = with_junk  # type: ignore[method-assign]
+    turns.rater.silent = lambda _moment, _file: []  # type: ignore[method-assign]
+    turns._joined, turns._settle = without, alone  # type: ignore[method-assign]
+    turns._show_left_out = turns._tell_left_out = shown  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("at", [(3, 0.65), (4, 0.02)], ids=["in its epoch", "in the next one"])
+async def test_a_leader_that_keeps_reports_to_itself_does_not_keep_a_silent_node_from_its_rating(
+    stage: RatingStage, at: tuple[int, float]
+) -> None:
+    """Each member knew of its own report alone: they tell each other, and one that was away when they did."""
+    silent = await met_by_everybody(stage)
+    leader = await stage.leader()
+    away = next(operator for operator in stage.members if operator != leader)
+    app = stage.members[away].app
+    withhold(stage, leader, away)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
+        await stage.to(3, step)
+        await acted(stage)
+    assert (stage.through(), stage.last_leader()) == (4, leader), stage.refusals
+    assert stage.clock.follower.state.ratings[silent].epoch == 2, "it was left out"
+    assert len(kept_reports(stage, away)) == 1, "it hears nothing"
+    stage.members[away].app = app
+    await stage.to(*at)
+    await acted(stage)
+    # Of all three, unless the first in turn brought enough of them before.
+    assert len(kept_reports(stage, away)) >= reports_needed(len(stage.members)), "it is told again"
+    # Members bring them one after the other.
+    await stage.to(at[0], at[1] + 0.3)
+    await acted(stage)
+    found = stage.clock.follower.state.ratings[silent]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
+async def test_who_signed_the_first_leaders_update_does_not_lead_instead_of_it(stage: RatingStage) -> None:
+    """Its journal signs no second one, and what it reported would be gone."""
+    await met_by_everybody(stage)
+    leader = await stage.leader()
+    for member in stage.members.values():
+        member.awake._settle = not_yet  # type: ignore[method-assign]
+    hold_back(stage)
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
+        await stage.to(3, step)
+        await acted(stage)
+    second = next(operator for operator in stage.members if operator != leader)
+    stage.members[second].awake._part = lambda _moment, _proof: 1  # type: ignore[method-assign]
+    await stage.to(3, 0.8)
+    before = kept_reports(stage, second)
+    await stage.members[second].awake.act()
+    assert kept_reports(stage, second) == before
+    assert before.keys() == {second}
+
+
+async def test_a_forged_report_is_not_kept_after_the_epoch_was_settled_either(stage: RatingStage) -> None:
+    """It would stand where that of the member should, and have the chain refuse all others."""
+    await met_by_everybody(stage)
+    leader = await stage.leader()
+    withhold(stage, leader, leader)
+    for step in (0.02, 0.2, 0.35, 0.49):
+        await stage.to(3, step)
+        await acted(stage)
+    await stage.to(3, 0.52)
+    await stage.look(leader)
+    assert (stage.through(), stage.last_leader()) == (4, leader), stage.refusals
+    for operator, member in stage.members.items():
+        if operator == leader:
+            continue
+        rater, known = member.awake.rater, kept_reports(stage, operator)
+        assert known.keys() == {operator}
+        (file,) = rater.store.proposals(3)
+        with pytest.raises(EpochRefused, match="did not sign this"):
+            await rater.hear(with_forged_reports(stage, file))
+        assert kept_reports(stage, operator) == known
+
+
+def with_forged_reports(stage: RatingStage, file: EpochFile) -> EpochFile:
+    """A report of each member, none of which it signed."""
+    said = SilenceSaid("0x" + (1).to_bytes(32, "big").hex(), file.signatures[file.leader])
+    return msgspec.structs.replace(file, silences=dict.fromkeys(map(str, stage.members), said))
+
+
+def kept_reports(stage: RatingStage, operator: Address) -> dict[str, SilenceSaid]:
+    """What a member has of reports in epoch 3."""
+    (file,) = stage.members[operator].awake.rater.store.proposals(3)
+    return file.silences
 
 
 async def test_who_shows_the_update_without_reports_has_nobody_forget_them(stage: RatingStage) -> None:

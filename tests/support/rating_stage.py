@@ -7,7 +7,7 @@ is tested where there are real orders.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -151,8 +151,11 @@ class ToyWire:
             return b""
         return answer.content
 
-    async def ask_all(self, kind: str, body: bytes, epoch: int, *, enough: int) -> dict[Address, bytes]:
+    async def ask_all(
+        self, kind: str, body: bytes, epoch: int, *, enough: int, among: Collection[Address] | None = None
+    ) -> dict[Address, bytes]:
         others = [operator for operator in self.stage.members if operator != self.operator]
+        others = others if among is None else [operator for operator in others if operator in among]
         found = {operator: await self.ask(operator, kind, body, epoch) for operator in others}
         return {operator: answer for operator, answer in found.items() if answer}
 

@@ -247,14 +247,25 @@ class EpochNow:
     def left_out(self, file: EpochFile) -> Call | None:
         """The call that rates whom reports in a file call silent, where whoever settled the epoch did not show them;
         None where there is nobody, or where the file is not of the epoch that was settled last."""
-        update, last = file.update(), self.state.settled
-        settled = last is not None and last.digest == typed_data.struct_hash(update.message())
+        update, enough = file.update(), reports_needed(len(self.members))
         # Signatures come last: this is asked each second.
-        if not settled or self.epoch > update.epoch + 1 or not self._unrated(update, self._claimed(file)):
+        if not self.takes_reports(update) or not self._unrated(update, self._claimed(file), enough):
             return None
         reports = self._reports(file, update)
         said = {sender: report.silent for sender, report in reports.items()}
-        return calls.report_silence(update, _ordered(reports)) if self._unrated(update, said) else None
+        return calls.report_silence(update, _ordered(reports)) if self._unrated(update, said, enough) else None
+
+    def takes_reports(self, update: EpochUpdate) -> bool:
+        """Whether the chain takes reports of silence beside this update: it settled the last epoch that was settled,
+        and the one after it is not over."""
+        last = self.state.settled
+        settled = last is not None and last.digest == typed_data.struct_hash(update.message())
+        return settled and self.epoch <= update.epoch + 1
+
+    def unheard(self, file: EpochFile, operator: Address) -> bool:
+        """Whether a member's report in a file names a node that nobody rated, while the chain takes reports."""
+        update, said = file.update(), self._claimed(file).get(operator, 0)
+        return bool(said) and self.takes_reports(update) and bool(self._unrated(update, {operator: said}, 1))
 
     def counted(self, file: EpochFile) -> EpochFile:
         """The file with the words of members that count alone, each under its address as it is written here.
@@ -289,9 +300,9 @@ class EpochNow:
         rater = self.state.raters.get(operator)
         return rater is not None and rater.counts(epoch) and operator in self.members
 
-    def _unrated(self, update: EpochUpdate, silent: Mapping[Address, int]) -> list[Address]:
-        """Nodes that enough members report and that nobody rated in the update's epoch."""
-        enough, found = reports_needed(len(self.members)), []
+    def _unrated(self, update: EpochUpdate, silent: Mapping[Address, int], enough: int) -> list[Address]:
+        """Nodes that so many members report and that nobody rated in the update's epoch."""
+        found = []
         for place, node in enumerate(update.nodes):
             standing = self.state.standings.get(node)
             is_rated = standing is not None and standing.last_epoch == update.epoch

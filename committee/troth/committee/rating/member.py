@@ -209,32 +209,45 @@ class RatingMember:
         return found
 
     async def hear(self, file: EpochFile) -> None:
-        """Keep signatures that another member saw; and a file that enough signed, which anybody settles in the end.
+        """Keep signatures that another member saw; a file that enough signed, which anybody settles in the end; and
+        reports of silence that whoever settled the last epoch did not show.
 
         Raises EpochRefused.
         """
         moment = await self.moment()
-        # Also of an epoch that is settled: who signed two updates is convicted afterwards.
-        self.note(moment, file)
+        is_last = moment.now.takes_reports(file.update())
+        if not is_last or file.epoch == moment.now.epoch:
+            # Also of an epoch that is settled: who signed two updates is convicted afterwards.
+            self.note(moment, file)
         file = moment.now.counted(file)
-        if len(file.signatures) >= threshold(len(moment.now.members)) and not moment.settled:
+        if is_last:
+            self._hear_reports(moment, file)
+        elif len(file.signatures) >= threshold(len(moment.now.members)) and not moment.settled:
             # As the chain would take it, or not at all.
             moment.now.settlement(file)
-            self.keep(moment, file, ())
-        elif moment.now.left_out(file) is not None:
-            # Somebody was faster than its leader, and left out what members reported.
-            self.keep(moment, file, ())
+            self.keep(file, ())
 
-    def keep(self, moment: EpochMoment, file: EpochFile, answers: Sequence[bytes]) -> None:
+    def _hear_reports(self, moment: EpochMoment, file: EpochFile) -> None:
+        """Keep what members reported of an epoch that is settled: a leader may have shown it to nobody."""
+        kept = self.settled_file(moment)
+        if kept is not None and file.silences.keys() <= kept.silences.keys():
+            return
+        moment.now.read_silences(file)
+        if any(moment.now.unheard(file, Address(sender)) for sender in file.silences):
+            self.keep(file, ())
+
+    def keep(self, file: EpochFile, answers: Sequence[bytes]) -> None:
         """Keep a file and the list that it fixes, with what was kept of the same update: who shows it with fewer
         reports or signatures has nobody forget the others."""
-        kept = self.store.proposal(file.epoch, moment.now.seed)
+        # A file of the last epoch comes in the next one, too, which has another seed.
+        seed = file.update().seed
+        kept = self.store.proposal(file.epoch, seed)
         if kept is not None and _digest(kept[0]) == _digest(file):
             before, answers = kept[0], answers or kept[1]
             signatures, silences = {**file.signatures, **before.signatures}, {**file.silences, **before.silences}
             file = msgspec.structs.replace(file, signatures=signatures, silences=silences)
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
-        self.store.keep_proposal(file, moment.now.seed, answers)
+        self.store.keep_proposal(file, seed, answers)
 
     def settled_file(self, moment: EpochMoment) -> EpochFile | None:
         """The file of the update that was settled last, if this member has it."""
@@ -337,12 +350,15 @@ class RatingMember:
             raise EpochRefused("The next list has nodes and prompts, or neither", root.hex(), "Commit to prompts.")
 
     def _agreement(self, moment: EpochMoment, file: EpochFile) -> Agreement:
-        signed = with_signature(moment.now, file, self.secret, self.journal)
+        # Of what a leader shows beside its own signature nothing is checked yet.
+        led = msgspec.structs.replace(file, signatures={file.leader: file.signatures[file.leader]}, silences={})
+        signed = with_signature(moment.now, led, self.secret, self.journal)
         self.note(moment, signed)
-        self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
-        silent = self.silent(moment, file)
-        report = with_silence(moment.now, file, self.secret, silent).silences[self.operator] if silent else None
-        return Agreement(signed.signatures[self.operator], report)
+        if silent := self.silent(moment, file):
+            signed = with_silence(moment.now, signed, self.secret, silent)
+        # The leader may show our report to nobody: after the epoch was settled so, the others hear of it from us.
+        self.keep(signed, ())
+        return Agreement(signed.signatures[self.operator], signed.silences.get(self.operator))
 
     async def _at(self, epoch: int) -> EpochMoment:
         moment = await self.moment()

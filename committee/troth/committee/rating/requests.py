@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,12 +72,15 @@ class MemberCalls:
             log.info("%s gave no %s: %s", member.endpoint, kind, error)
             return b""
 
-    async def ask_all(self, kind: str, body: bytes, epoch: int, *, enough: int) -> dict[Address, bytes]:
+    async def ask_all(
+        self, kind: str, body: bytes, epoch: int, *, enough: int, among: Collection[Address] | None = None
+    ) -> dict[Address, bytes]:
         """The answers of those who gave one; once there are ``enough``, the others have ``GRACE`` seconds more.
 
-        So a member that keeps a connection open without a word holds nobody up.
+        So a member that keeps a connection open without a word holds nobody up. ``among``: whom to ask; None for all.
         """
         others = [one.operator for one in self.membership().members if one.operator != self.operator]
+        others = others if among is None else [one for one in others if one in among]
         tasks = {asyncio.create_task(self.ask(one, kind, body, epoch)): one for one in others}
         answers: dict[Address, bytes] = {}
         waiting, limit = set(tasks), None

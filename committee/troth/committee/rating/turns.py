@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 TICK = 1.0
 ASKED_AT_ONCE = 4
 PAUSE_BLOCKS = 10
-"""Between two attempts to bring reports of silence."""
+"""Between two attempts to bring reports of silence, or to tell the others of one."""
 TOO_LATE = {"NobodySilent", "NotTheLast", "AnotherUpdate", "WrongEpoch"}
 """What the contract answers once it takes no reports of an update, or knows them."""
 MISHAPS = (CommitteeError, OverlayError, ChainError, ClientError, ProtocolError)
@@ -70,6 +70,8 @@ class EpochTurns:
     _tried: set[object] = field(default_factory=set)
     _shown: EpochSettled | None = None
     _show_from: int = 0
+    _untold: dict[EpochSettled, frozenset[Address]] = field(default_factory=dict)
+    _tell_from: int = 0
 
     async def run(self) -> None:
         """For ever."""
@@ -95,6 +97,7 @@ class EpochTurns:
         if not self._counts(moment):
             return
         self._attempt(moment)
+        await self._tell_left_out(moment)
         await self._show_left_out(moment)
         if moment.settled:
             return
@@ -107,7 +110,8 @@ class EpochTurns:
                 await self._settle(moment, kept[0])
         elif kept is not None and kept[0].leader == self.rater.operator:
             await self._gather(moment, *kept)
-        elif part is not None:
+        elif part is not None and kept is None:
+            # Who signed another leader's update signs no second one.
             await self._lead(moment, part, proof if part == 0 else b"")
 
     # ---- who leads
@@ -201,7 +205,7 @@ class EpochTurns:
         file = self._file(moment, {node: credit.value for node, credit in credits.items()}, proof)
         self.rater.keep_evidence(moment, file, credits)
         # First what is proposed, then the journal's word for it: a kill between them changes nothing.
-        self.rater.keep(moment, file, answers)
+        self.rater.keep(file, answers)
         log.info("epoch %d: %d answers, credits for %d nodes", file.epoch, len(answers), len(credits))
         await self._gather(moment, file, answers)
 
@@ -275,13 +279,13 @@ class EpochTurns:
             rater.note(moment, file)
             if silent := rater.silent(moment, file):
                 file = with_silence(moment.now, file, rater.secret, silent)
-            rater.keep(moment, file, answers)
+            rater.keep(file, answers)
         proposal = EpochProposal(VERSION, file, rater.opened(moment) or [], list(answers))
         missing = committee.threshold(len(moment.now.members)) - len(file.signatures)
         given = await self.others.ask_all(REVIEW, encode_message(proposal), file.epoch, enough=missing)
         for operator, answer in given.items():
             file = self._joined(moment, file, operator, answer)
-        rater.keep(moment, file, answers)
+        rater.keep(file, answers)
         if not self._is_signed(moment, file):
             needed = committee.threshold(len(moment.now.members))
             raise EpochRefused(f"{needed} members must sign", len(file.signatures), "They are asked again.")
@@ -330,6 +334,23 @@ class EpochTurns:
     async def _settle(self, moment: EpochMoment, file: EpochFile) -> None:
         await self.submit(moment.now.settlement(file))
         log.info("epoch %d is settled: %d signatures", file.epoch, len(file.signatures))
+
+    async def _tell_left_out(self, moment: EpochMoment) -> None:
+        """Tell the others what this member reported, where whoever settled the last epoch did not show it.
+
+        Its leader alone had heard of it. Who does not answer is told again.
+        """
+        settled, file = moment.now.state.settled, self.rater.settled_file(moment)
+        if settled is None or file is None or moment.block < self._tell_from:
+            return
+        if not moment.now.unheard(file, self.rater.operator):
+            return
+        everybody = frozenset(moment.now.members) - {self.rater.operator}
+        if untold := self._untold.get(settled, everybody):
+            self._tell_from = moment.block + PAUSE_BLOCKS
+            body, number = encode_message(file), moment.now.epoch
+            heard = await self.others.ask_all(SIGNED, body, number, enough=0, among=untold)
+            self._untold = {settled: untold - heard.keys()}
 
     async def _show_left_out(self, moment: EpochMoment) -> None:
         """Bring reports of silence that whoever settled the last epoch did not show; nothing else waits for it."""
