@@ -11,7 +11,7 @@ import pytest
 from support.waiting import SECONDS, eventually
 
 from troth.chain.adapter import Chain
-from troth.chain.deployment import deploy_market
+from troth.chain.deployment import deploy_market, submit
 from troth.chain.errors import (
     ChainRejected,
     ChainUnavailable,
@@ -26,7 +26,8 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
-from troth.chain.transactions import FEE_CAP_VARIABLE
+from troth.chain.transactions import FEE_CAP_VARIABLE, Transactions
+from troth.protocol.calls import Call
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.events import Collected
 from troth.protocol.market.parts import Part
@@ -246,6 +247,38 @@ async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
         with pytest.raises(TransactionDropped, match="0x" + dropped.hex()):
             await market.wait_for_receipt(dropped, timeout=SECONDS)
         assert await credit_of(market, sender) == 4
+
+
+@pytest.mark.parametrize("how", ["of the market", "of any contract"])
+async def test_a_call_whose_nonce_another_program_took_is_sent_again(
+    start_anvil: Callable[..., Any], parameters: Parameters, how: str
+) -> None:
+    node = start_anvil()
+    market, _ = await deploy_market(node.url, parameters, node.keys[0])
+    sender, another = node.keys[1], Transactions(market._rpc, market.chain.chain_id)
+    call = credit(market, sender.address, 7)
+    async with market:
+        node.rpc("evm_setAutomine", False)
+        sending = asyncio.create_task(
+            market.execute(call, sender) if how == "of the market" else submit(node.url, call.call, sender, call.to)
+        )
+        before = await in_pool(node)
+        node.rpc("anvil_dropTransaction", before)
+        await another.send(Call("nothing", b""), sender, sender.address, 21_000)
+        node.mine()
+        after = await in_pool(node)
+        node.mine()
+        assert "0x" + (await sending).transaction.hex() == after != before
+        assert await credit_of(market, sender) == 7
+
+
+async def in_pool(node: Any) -> str:
+    """The one transaction that waits for a block, once there is one."""
+    async with asyncio.timeout(SECONDS):
+        while not (waiting := node.rpc("eth_getBlockByNumber", "pending", False)["transactions"]):  # noqa: ASYNC110 - a pool tells nobody
+            await asyncio.sleep(FAST)
+    (transaction,) = waiting
+    return str(transaction)
 
 
 async def test_node_that_is_not_there(deployed: Any) -> None:

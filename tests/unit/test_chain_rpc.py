@@ -10,13 +10,16 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+import rlp  # type: ignore[import-untyped]
 
-from troth.chain import retries, rpc, waiting
+from troth.chain import retries, rpc, transactions, waiting
 from troth.chain.errors import ChainUnavailable, GasTooDear, RpcRefused, without_credentials
+from troth.chain.keystore import Key
 from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import FEE_CAP_VARIABLE, Transactions
 from troth.protocol.amounts import AmountError
+from troth.protocol.calls import Call
 
 Answer = tuple[int, bytes]
 
@@ -229,6 +232,46 @@ async def test_fees_end_at_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(FEE_CAP_VARIABLE, "much")
         with pytest.raises(AmountError):
             await sends.fees()
+
+
+class PoolNode:
+    """In place of an Rpc: a node that takes every transaction, and says these numbers when it is asked for a nonce."""
+
+    place = "http://node"
+
+    def __init__(self, *counts: int) -> None:
+        self.counts = list(counts)
+        self.taken: list[int] = []
+
+    async def request(self, method: str, *parameters: object) -> object:
+        if method == "eth_feeHistory":
+            return {"baseFeePerGas": ["0x1"], "reward": []}
+        if method == "eth_getTransactionCount":
+            return hex(self.counts.pop(0) if len(self.counts) > 1 else self.counts[0])
+        assert method == "eth_sendRawTransaction", method
+        raw = bytes.fromhex(str(parameters[0])[2:])
+        self.taken.append(int.from_bytes(rlp.decode(raw[1:])[1]))
+        return hex(0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "used"),
+    [
+        ((7, 7, 7, 8), [7, 8]),  # it was moving the first one into a block
+        ((7, 7), [7, 7]),  # it has forgotten the first one for good
+        ((7, 9), [7, 9]),  # another program sends, too
+    ],
+    ids=["a moment", "for good", "another program"],
+)
+async def test_a_nonce_that_this_process_has_used_is_asked_for_again(
+    counts: tuple[int, ...], used: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "RECEIPT_INTERVAL", 0.001)
+    pool, key = PoolNode(*counts), Key.generate()
+    sends = Transactions(pool, 31337)  # type: ignore[arg-type]
+    for _ in used:
+        await sends.send(Call("nothing", b""), key, key.address, 21_000)
+    assert pool.taken == used
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from troth.chain.adapter import RECEIPT_TIMEOUT, Chain
 from troth.chain.errors import TransactionDropped, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.market import SEND_ATTEMPTS, DeploymentPlace, Market, find_deployed
+from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
-from troth.chain.transactions import Transactions, message
+from troth.chain.transactions import SEND_ATTEMPTS, Transactions, message
 from troth.protocol.bindings import (
     COMMITTEE,
     DISPUTES,
@@ -172,8 +172,7 @@ async def submit(
     rpc = Rpc(url)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
-        transaction = await transactions.send(call, key, to, None)
-        return await transactions.wait(transaction, 1, receipt_timeout)
+        return await transactions.execute(call, key, to, receipt_timeout)
     finally:
         await rpc.close()
 

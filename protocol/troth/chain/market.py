@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, Chain
-from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, WrongChain
+from troth.chain.errors import ChainRejected, RpcRefused, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, Simulation, TransactionReceipt
-from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
@@ -36,9 +35,6 @@ from troth.protocol.types import Address, Hash32
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
-
-SEND_ATTEMPTS = 3
-"""How often a call is sent whose transaction was replaced by another program's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +206,7 @@ class Market:
 
         ChainRejected if it fails, unsent if ``gas`` is left to an estimate.
         """
-        async for attempt in attempts_of(lambda error: isinstance(error, TransactionDropped), most=SEND_ATTEMPTS):
-            with attempt:
-                if attempt.num > 1:
-                    log.warning("sending again, since another program with this key has taken the nonce")
-                transaction = await self.send(call, key, gas=gas)
-                return await self.wait_for_receipt(transaction, timeout=timeout)
-        raise AssertionError("the last failure is raised")
+        return await self._transactions.execute(call.call, key, call.to, timeout, gas)
 
     def parse(self, log: EventLog) -> Event:
         """The event that a log of the deployment is."""

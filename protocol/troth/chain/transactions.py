@@ -1,7 +1,8 @@
 """Signed transactions of one chain: fees, nonces, sending, receipts.
 
 A key's nonce is read from the node under a lock each time, and a transaction that was not sent has used none up: so
-two tasks of one process never take the same nonce, and a failed send leaves no gap behind it. A transaction that the
+two tasks of one process never take the same nonce, and a failed send leaves no gap behind it. A node that is moving a
+transaction from its pool into a block may give its nonce out again: it is asked once more then. A transaction that the
 node forgets while its receipt is awaited, in a reorganisation or a full pool, is handed in again as it was signed. One
 that the base fee has outgrown is signed again under its nonce, with higher fees up to the cap: every later call of its
 key would wait behind it, and some have deadlines. Either of the two may be mined, and only one.
@@ -61,6 +62,12 @@ PRIORITY_FLOOR = 1_000_000
 NONCE_ATTEMPTS = 4
 """How often a transaction is signed anew because another one took its nonce."""
 
+SEND_ATTEMPTS = 3
+"""How often a call is sent whose transaction another one replaced."""
+
+NONCE_LOOKS = 6
+"""How often a node is asked for a nonce, a tenth of a second apart, while it names one that this process has used."""
+
 RECEIPT_INTERVAL = 0.1
 """Seconds between two looks for a receipt at first; it doubles up to one second."""
 
@@ -110,6 +117,7 @@ class Transactions:
         self._chain_id = chain_id
         self._locks: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sent: OrderedDict[Hash32, _Sending] = OrderedDict()
+        self._next: dict[Address, int] = {}
 
     async def fees(self) -> Fees:
         """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559).
@@ -169,7 +177,9 @@ class Transactions:
                         if keep is not None:
                             keep(raw)
                         self._remember(_Sending(raw, fees, None if keep else again, [_hash_of(raw)]))
-                        return await self._send_signed(raw)
+                        transaction = await self._send_signed(raw)
+                        self._next[key.address] = nonce + 1
+                        return transaction
             except RpcRefused as error:
                 # An estimate asks for no money; that there is none for the gas shows only here.
                 raise as_rejection(call.function, error, key.address, self._explain, value=call.value) from error
@@ -179,8 +189,26 @@ class Transactions:
                 raise ChainUnavailable(what, self._rpc.place, remedy) from error
         raise AssertionError("the last failure is raised")
 
+    async def execute(
+        self, call: Call, key: Key, to: Address | None, timeout: float, gas: int | None = None
+    ) -> TransactionReceipt:
+        """Send and wait for the receipt; anew if another program with this key has taken the transaction's nonce."""
+        async for attempt in attempts_of(lambda error: isinstance(error, TransactionDropped), most=SEND_ATTEMPTS):
+            with attempt:
+                if attempt.num > 1:
+                    log.warning("sending again, since another program with this key has taken the nonce")
+                return await self.wait(await self.send(call, key, to, gas), 1, timeout)
+        raise AssertionError("the last failure is raised")
+
     async def _nonce(self, sender: Address) -> int:
-        return decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))
+        """The next one by the node's word, which holds in the end also where it is one that was used: it may have
+        forgotten a transaction for good."""
+        for looks_left in reversed(range(NONCE_LOOKS)):
+            count = decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))
+            if not looks_left or count >= self._next.get(sender, 0):
+                break
+            await asyncio.sleep(RECEIPT_INTERVAL)
+        return count
 
     def _remember(self, sending: _Sending) -> None:
         self._sent[sending.hashes[0]] = sending
