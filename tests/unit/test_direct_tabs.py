@@ -86,9 +86,10 @@ def dropped(_one: ToyOrder, lines: list[Any]) -> list[Any]:
 
 
 def forged(one: ToyOrder, lines: list[Any]) -> list[Any]:
-    """Another first token, under a signature of the entry's own."""
+    """Another first token, under a signature of a node that does not serve, as the entry is nearly always."""
     other = one.tokens[0] - 1
-    return [lines[0], {"type": "token", "position": 0, "id": other}, said(one, [other], NODE_KEYS[ENTRY]), *lines[3:]]
+    word = said(one, [other], NODE_KEYS[one.not_drawn])
+    return [lines[0], {"type": "token", "position": 0, "id": other}, word, *lines[3:]]
 
 
 def forged_unsigned(one: ToyOrder, lines: list[Any]) -> list[Any]:
