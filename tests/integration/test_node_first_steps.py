@@ -101,6 +101,11 @@ def registers(operated: Operated, anvil: Any) -> None:
     ]
     added = operated.signed("top-up", "0.5gwei", "--owner-keystore", operated.home / "keys" / "owner.json")
     assert added["added_units"] == str(5 * 10**8)
+    assert (added["stake_units"], added["seats"]) == (str(int(told["stake_units"]) + 5 * 10**8), 2)
+    assert "warning" not in added
+    beyond = operated.signed("top-up", "900ether", "--owner-keystore", operated.home / "keys" / "owner.json")
+    assert beyond["seats"] > 2
+    assert "bring no seat" in beyond["warning"]
     people = operated.run("status").stdout
     assert "groups 1" in people
     assert re.search(r"^gas money +1000 ether$", people, re.MULTILINE)

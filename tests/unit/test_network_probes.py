@@ -129,6 +129,14 @@ async def test_a_deployment_is_found_on_a_node_that_limits_ranges_of_logs() -> N
     assert max(last for first, last in ranges if last - first < 50) < 200
 
 
+async def test_a_chain_node_of_another_chain_is_named_with_its_chain() -> None:
+    async with served(FakeChain(blocks=40, overridden={"eth_chainId": lambda _: "0x4d"})) as url:
+        with pytest.raises(WrongChain, match=r"on chain 77, since block 9: .*asked at") as refused:
+            await find_deployed(url, FACTORY, None, 9)
+    assert url in str(refused.value.value)
+    assert "--rpc or in the configuration's [chain]" in refused.value.remedy
+
+
 def shown(log: EventLog, block: int) -> dict[str, Any]:
     """A log as a node shows it."""
     return {

@@ -8,12 +8,16 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from troth.chain import new_files
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.chain.new_files import create_file, replace_file
 from troth.command.rendering import describe
+from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.transport import identity
 from troth.transport.identity import create_identity, load_identity
 
@@ -72,6 +76,42 @@ def test_who_is_killed_while_it_writes_leaves_no_half_of_a_file(tmp_path: Path) 
     assert not place.exists()
     create_file(place, b"half and half")
     assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"half and half", 0o600)
+
+
+def test_what_a_killed_process_left_is_removed_by_whoever_writes_or_reads_the_file_next(tmp_path: Path) -> None:
+    """It would stay there for ever: a part of a key, or a second name of one that was thought to be moved away."""
+    key = tmp_path / "key.json"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(key)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.read_bytes() == b"half"
+    (other := tmp_path / ".key.json.backup").write_bytes(b"of somebody else")
+    create_account(key, "word", scrypt_n=DEMO_SCRYPT_N)
+    assert set(tmp_path.iterdir()) == {key, other}
+    os.link(key, left)
+    load_account(key, "word")
+    assert set(tmp_path.iterdir()) == {key, other}
+
+
+def test_what_another_process_still_writes_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def beside_another(writing: Path, place: Path) -> None:
+        new_files.remove_unfinished(place)
+        link(writing, place)
+
+    monkeypatch.setattr(os, "link", beside_another)
+    create_file(tmp_path / "new", b"key")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("new", b"key")]
+
+
+@pytest.mark.parametrize("make", [create_identity, lambda folder: create_handshake_key(folder / "tls-key.pem")])
+def test_a_second_name_of_a_key_is_gone_once_the_key_is_read(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    make(tmp_path)
+    key = tmp_path / identity.KEY_FILE
+    os.link(key, left := tmp_path / f".{key.name}.{'0a' * 8}")
+    load_identity(tmp_path) if (tmp_path / identity.CERTIFICATE_FILE).exists() else load_handshake_key(key)
+    assert not left.exists()
 
 
 def test_where_files_have_one_name_the_same_holds_but_for_a_kill(

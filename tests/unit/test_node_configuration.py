@@ -13,6 +13,7 @@ from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.node.configuration import FILE, NodeInitOptions, load, render, with_engine
 from troth.node.errors import ConfigError
 from troth.node.registration.setup import set_up
+from troth.protocol.amounts import lines, readable
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Segment
@@ -180,6 +181,21 @@ def test_init_that_is_interrupted_at_the_password_can_be_given_again(
     with pytest.raises(KeyboardInterrupt):
         set_up(tmp_path / "home", CHOICES, None, None)
     assert not (tmp_path / "home" / FILE).exists()
+
+
+def test_what_is_left_to_do_after_init_is_one_step_a_line(tmp_path: Path) -> None:
+    password, home = tmp_path / "password", tmp_path / "home"
+    password.touch(mode=0o600)
+    password.write_text("secret\n")
+    (home / "keys").mkdir(parents=True)
+    for name in ("operator", "owner"):
+        create_account(home / "keys" / f"{name}.json", "secret", scrypt_n=DEMO_SCRYPT_N)
+    told = set_up(home, CHOICES, None, password)
+    model, stake, gas, register = told["next"]
+    assert model.startswith("import the model")
+    assert (stake, gas) == (f"send the stake to {told['owner']}", f"send some coins for gas to {told['operator']}")
+    assert register == f"troth node register --home {home} --broadcast"
+    assert all(line.endswith(one) for line, one in zip(list(lines(readable(told)))[-4:], told["next"], strict=True))
 
 
 @pytest.mark.slow

@@ -198,10 +198,10 @@ class MemberConfiguration:
         return self.committee
 
 
-def load(folder: Path) -> MemberConfiguration:
-    """Read `committee.toml` in `folder`; raises MemberConfigurationInvalid naming the key."""
+def load(folder: Path, text: str | None = None) -> MemberConfiguration:
+    """Read `committee.toml` in `folder`, or the text that it is to be; raises MemberConfigurationInvalid."""
     path = folder / FILE
-    file = read_toml(path, _MemberFile, MemberConfigurationInvalid, "Run: troth committee init")
+    file = read_toml(path, _MemberFile, MemberConfigurationInvalid, "Run: troth committee init", text)
     require_version(path, file.version, VERSION, MemberConfigurationInvalid)
     require_https(file.listen.endpoint, MemberConfigurationInvalid)
     return _checked(folder, file)

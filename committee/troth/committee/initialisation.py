@@ -36,24 +36,23 @@ def initialise(folder: Path, wishes: MemberInitOptions, password_file: Path | No
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = read_password(password_file, confirm=True, purpose="the member's keystore")
     text = template(wishes.rpc, wishes.committee, wishes.bonding, (wishes.host, wishes.port), wishes.endpoint)
-    # The address of a chain node may hold a provider's secret.
-    create_file(file, text.encode())
-    try:
-        configuration = load(folder)
-        path = configuration.operator_keystore
-        operator = (load_account if path.exists() else create_account)(path, password).address
-    except BaseException:
-        # So that the command can be given again, corrected or after Ctrl-C while keys are made.
-        file.unlink()
-        raise
+    configuration = load(folder, text)
+    path = configuration.operator_keystore
+    operator = (load_account if path.exists() else create_account)(path, password).address
     tls_key_hash = "0x" + load_or_create_identity(configuration.tls_folder).spki_sha256.hex()
+    # At the end, so that the command can be given again, corrected or after a kill. Only its user may read it: the
+    # address of a chain node may hold a provider's secret.
+    create_file(file, text.encode())
     return {
         "operator": operator,
         "tls_key_hash": tls_key_hash,
         "endpoint": wishes.endpoint,
         "member": f"{operator},{tls_key_hash},{wishes.endpoint}",
         "config": str(file),
-        "next": "one of you: troth committee deploy with --member for each; then chain.committee in each configuration",
+        "next": [
+            "one of you: troth committee deploy with --member for each",
+            f"then each of you: write its address as chain.committee into {FILE}",
+        ],
     }
 
 

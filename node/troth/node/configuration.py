@@ -236,15 +236,15 @@ class NodeConfiguration:
         return self.folder / "tls"
 
 
-def load(folder: Path) -> NodeConfiguration:
-    """Read node.toml in `folder`.
+def load(folder: Path, text: str | None = None) -> NodeConfiguration:
+    """Read node.toml in `folder`, or the text that it is going to be.
 
     Raises:
         ConfigError: it is missing, or a key is wrong; the message names the key.
         RawKeyRefused: a private key stands where a keystore's path belongs.
     """
     path = folder / FILE
-    file = read_toml(path, _NodeFile, ConfigError, "Run `troth node init` first.")
+    file = read_toml(path, _NodeFile, ConfigError, "Run `troth node init` first.", text)
     require_version(path, file.version, VERSION, ConfigError)
     return _checked(folder, file)
 

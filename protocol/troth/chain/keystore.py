@@ -33,7 +33,7 @@ from troth.chain.errors import (
     RawKeyRefused,
     WrongPassword,
 )
-from troth.chain.new_files import create_file
+from troth.chain.new_files import create_file, remove_unfinished
 from troth.protocol import vrf
 from troth.protocol.typed_data import CURVE_ORDER, address_of
 from troth.protocol.types import Address, address_from_bytes
@@ -265,6 +265,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    remove_unfinished(path)
     raw = read_private(path)
     if _RAW_KEY.fullmatch(raw.decode("latin-1").strip()):
         raise RawKeyRefused(

@@ -57,16 +57,26 @@ async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = N
     rpc = Rpc(rpc_url)
     try:
         found = await _deployments(rpc, factory, bank, start)
+        mine = [one for one in found if bank in {None, one.contracts.bank}]
+        if not mine:
+            raise await _nothing_there(rpc, factory, start)
     finally:
         await rpc.close()
-    mine = [one for one in found if bank in {None, one.contracts.bank}]
-    if not mine:
-        what = "No network was created at this factory on this node's chain" + (f" since block {start}" * (start > 0))
-        raise WrongChain(what, factory, "Check that --rpc names a node of the network's chain, and the network's file.")
     if len(mine) != 1:
         what = f"The factory has {len(mine)} deployments that fit"
         raise WrongChain(what, factory, "Name one of them by its Bank, and a start block not after it.")
     return mine[0]
+
+
+async def _nothing_there(rpc: Rpc, factory: Address, start: int) -> WrongChain:
+    """Mostly because the chain node is one of another chain, so its address and its chain are named."""
+    chain = decoding.quantity(await rpc.request("eth_chainId"))
+    what = f"No network was created at this factory on chain {chain}" + f", since block {start}" * (start > 0)
+    remedy = (
+        "Name a node of the network's chain, by --rpc or in the configuration's [chain], "
+        "and check factory and start block: the network's file has them."
+    )
+    return WrongChain(what, f"{factory}, asked at {rpc.place}", remedy)
 
 
 async def _deployments(rpc: Rpc, factory: Address, bank: Address | None, start: int) -> list[Deployed]:

@@ -1,15 +1,23 @@
-"""New files that are there whole or not at all: keys and configurations, of which half would be worse than none."""
+"""New files that are there whole or not at all: keys and configurations, of which half would be worse than none.
+
+Until a file is whole it lies beside its place, hidden, and locked by the process that writes it. The lock ends with the
+process, so what a killed one left is told from what another one is about to finish.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 from pathlib import Path
+from typing import BinaryIO
 
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 """What file systems say that have no second names of a file."""
+_RANDOM_BYTES = 8
+"""In the name of a file that is being written."""
 
 
 def create_file(path: Path, content: bytes) -> None:
@@ -18,17 +26,14 @@ def create_file(path: Path, content: bytes) -> None:
     Raises FileExistsError where a file is there, and OSError with the file's name for a full disk, say: the corrected
     command can be given again.
     """
+    remove_unfinished(path)
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    writing = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    writing = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_BYTES)}")
     try:
-        _write(writing, content)
-        try:
-            os.link(writing, path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            _write_there(path, content)
+        with _opened(writing) as file:
+            _fill(file, content)
+            _give_name(writing, path, content)
     except FileExistsError:
         raise
     except OSError as error:
@@ -36,6 +41,15 @@ def create_file(path: Path, content: bytes) -> None:
     finally:
         writing.unlink(missing_ok=True)
     _settle(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left of writing this file: a part of it, or a second name of all of it."""
+    unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+    with contextlib.suppress(OSError):  # there is no such folder, or nobody may write there
+        for left in path.parent.iterdir():
+            if unfinished.fullmatch(left.name) and left.is_file() and not left.is_symlink():
+                _remove_unless_locked(left)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -47,18 +61,58 @@ def replace_file(path: Path, content: bytes) -> None:
     _settle(path.parent)
 
 
-def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _opened(path: Path) -> BinaryIO:
+    """A new file that is locked until it is closed."""
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _lock(descriptor, wait=True)
+        if path.exists():
+            return os.fdopen(descriptor, "wb")
+        os.close(descriptor)  # another process took it for one that was left, in the moment before the lock
+
+
+def _fill(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _give_name(writing: Path, path: Path, content: bytes) -> None:
+    try:
+        os.link(writing, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _write_there(path, content)
+
+
+def _remove_unless_locked(left: Path) -> None:
+    descriptor = os.open(left, os.O_RDONLY)
+    try:
+        if _lock(descriptor, wait=False):
+            left.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Whether this process has the file locked now; it cannot where system or file system have no locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _write_there(path: Path, content: bytes) -> None:
     """Where a file has one name, a kill may leave half of it, and nothing else does."""
     try:
-        _write(path, content)
+        with _opened(path) as file:
+            _fill(file, content)
     except FileExistsError:
         raise
     except BaseException:

@@ -179,10 +179,10 @@ class SchedulerConfiguration:
         return self.folder / "keys" / "seal.pem"
 
 
-def load_market(folder: Path) -> SchedulerConfiguration:
-    """Read ``scheduler.toml`` in ``folder``; raises ConfigurationInvalid naming the key."""
+def load_market(folder: Path, text: str | None = None) -> SchedulerConfiguration:
+    """Read ``scheduler.toml`` in ``folder``, or the text that it is to be; raises ConfigurationInvalid."""
     path = folder / FILE
-    file = read_toml(path, _SchedulerFile, ConfigurationInvalid, "Run: troth scheduler init")
+    file = read_toml(path, _SchedulerFile, ConfigurationInvalid, "Run: troth scheduler init", text)
     require_version(path, file.version, VERSION, ConfigurationInvalid)
     require_https(file.listen.endpoint, ConfigurationInvalid)
     return _checked(folder, file)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from troth.chain.new_files import create_file
+from troth.chain.new_files import create_file, remove_unfinished
 from troth.protocol import typed_data
 from troth.protocol.types import Address
 from troth.transport.errors import IdentityUnusable
@@ -73,6 +73,8 @@ def create_identity(folder: Path) -> TlsIdentity:
 def load_identity(folder: Path) -> TlsIdentity:
     """Read the identity in `folder`; raises IdentityUnusable naming the file and the fix."""
     key_path, certificate_path = folder / KEY_FILE, folder / CERTIFICATE_FILE
+    for path in (key_path, certificate_path):
+        remove_unfinished(path)
     try:
         mode = stat.S_IMODE(key_path.stat().st_mode)
         key = serialization.load_pem_private_key(key_path.read_bytes(), None)

@@ -83,10 +83,13 @@ class KeysSection(Section, frozen=True, forbid_unknown_fields=True):
 File = TypeVar("File", bound=Section)
 
 
-def read_toml(path: Path, kind: type[File], refuse: Refuse, missing: str) -> File:
-    """A file as its struct. ``missing`` is what to do where there is none; else the error names the key."""
+def read_toml(path: Path, kind: type[File], refuse: Refuse, missing: str, text: str | None = None) -> File:
+    """A file as its struct. ``missing`` is what to do where there is none; else the error names the key.
+
+    ``text`` is what the file is going to be, before it is written.
+    """
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=prepared(kind))
+        return msgspec.toml.decode(path.read_bytes() if text is None else text, type=prepared(kind))
     except OSError as error:
         raise refuse("There is no configuration", path, missing) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -136,10 +136,23 @@ async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str
         **told,
         "operator": joining.operator.address,
         "stake_units": str(stake),
-        "seats": min(stake // rules.seat, rules.seat_cap),
+        **seats_of(stake, rules, asset),
         "seat_units": str(rules.seat),
         **described(asset),
     }
+
+
+def seats_of(stake: int, rules: Rules, asset: Asset) -> dict[str, Any]:
+    """What a stake of so many units is good for, with a warning about what brings no seat."""
+    most = rules.seat_cap * rules.seat
+    seats = {"seats": min(stake // rules.seat, rules.seat_cap)}
+    if stake <= most:
+        return seats
+    warning = (
+        f"{asset.show(stake - most)} of the stake bring no seat: a node has at most {rules.seat_cap}, which take "
+        f"{asset.show(most)}. All of the stake is bound until the node has left"
+    )
+    return {**seats, "warning": warning}
 
 
 async def require_card(market: Market, configuration: NodeConfiguration) -> None:
@@ -262,10 +275,14 @@ def top_up(
         async with await connect(configuration) as market:
             asset = await asset_of(market)
             added = asset.parse(amount)
+            rules = await rules_on_chain(market, configuration.execution_class)
+            before, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
             value = added if asset.is_coin else 0
             call = build(market.contracts, Part.REGISTRY, "topUp", operator, added, value=value)
             told = await carry_out_paying(market, call, added, TransactionSender.of(payer), broadcast=broadcast)
-            return {**told, "added_units": str(added), **described(asset)}
+            stake = before + added
+            now = {"added_units": str(added), "stake_units": str(stake), **seats_of(stake, rules, asset)}
+            return {**told, **now, **described(asset)}
 
     result: dict[str, Any] = asyncio.run(send())
     return result

@@ -54,18 +54,15 @@ def set_up(
     for text in (choices.slice, *choices.segments):
         segment_of(text)  # says what is wrong in words; the file's own check only shows its pattern
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # The address of a chain node may hold a provider's secret.
-    create_file(path, render(choices).encode())
-    try:
-        configuration = load(home)
-        if configuration.overlay is not None:
-            _require_whole(home, choices)
-        keys = _keys(home, import_key, password_file, new_owner=new_owner)
-    except BaseException:
-        # So that the command can be given again, corrected or after Ctrl-C at the password.
-        path.unlink()
-        raise
+    text = render(choices)
+    configuration = load(home, text)
+    if configuration.overlay is not None:
+        _require_whole(home, choices)
+    keys = _keys(home, import_key, password_file, new_owner=new_owner)
     identity = load_or_create_identity(configuration.tls_folder)
+    # At the end, so that the command can be given again, corrected or after a kill. Only its user may read it: the
+    # address of a chain node may hold a provider's secret.
+    create_file(path, text.encode())
     return {
         **keys,
         "config": str(path),
@@ -85,17 +82,20 @@ def _forwarded(configuration: NodeConfiguration) -> dict[str, str]:
     return {"forward": f"{asked}, where the node listens: by a router or a proxy, or set listen.port in {FILE}"}
 
 
-def _next(home: Path, keys: dict[str, str], model: str) -> str:
+def _next(home: Path, keys: dict[str, str], model: str) -> list[str]:
+    """What is left to do, in this order."""
     at = "" if home == DEFAULT_HOME else f" --home {home}"
-    gas = f"send some coins for gas to {keys['operator']}"
+    steps = []
     try:
         find_model(home, model)
     except ModelError as error:
         # Before there is stake that depends on it.
-        gas = f"import the model, which is not there yet ({error.what}: {error.value}), {gas}"
+        steps.append(f"import the model, which is not there yet ({error.what}: {error.value})")
     if "owner" in keys:
-        return f"send the stake to {keys['owner']}, {gas}, then: troth node register{at} --broadcast"
-    return f"{gas}, then: troth node register{at} --owner-keystore FILE"
+        steps.append(f"send the stake to {keys['owner']}")
+    steps.append(f"send some coins for gas to {keys['operator']}")
+    register = "--broadcast" if "owner" in keys else "--owner-keystore FILE"
+    return [*steps, f"troth node register{at} {register}"]
 
 
 def _keys(home: Path, import_key: Path | None, password_file: Path | None, *, new_owner: bool) -> dict[str, str]:

@@ -161,10 +161,10 @@ class RelayConfiguration:
         return self.folder / "keys" / "handshake.pem"
 
 
-def load(folder: Path) -> RelayConfiguration:
-    """Read `relay.toml` in `folder`; raises RelayMisconfigured naming the key."""
+def load(folder: Path, text: str | None = None) -> RelayConfiguration:
+    """Read `relay.toml` in `folder`, or the text that it is going to be; raises RelayMisconfigured naming the key."""
     path = folder / FILE
-    file = read_toml(path, _RelayFile, RelayMisconfigured, "Run: troth relay init")
+    file = read_toml(path, _RelayFile, RelayMisconfigured, "Run: troth relay init", text)
     require_version(path, file.version, VERSION, RelayMisconfigured)
     set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
     address = split_address(file.listen.address)

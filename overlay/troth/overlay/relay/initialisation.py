@@ -70,19 +70,15 @@ def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     listen = wishes.host, wishes.port
     text = template(listen, wishes.address, wishes.metrics_port, wishes.committee, proxy=wishes.proxy)
-    # The address of a chain node may hold a provider's secret.
+    configuration = load(folder, text)
+    load_or_create_identity(configuration.tls_folder)
+    if not configuration.handshake_key.exists():
+        create_handshake_key(configuration.handshake_key)
+    if not configuration.operator_key.exists():
+        create_operator_key(configuration.operator_key)
+    # At the end, so that the command can be given again, corrected or after a kill. Only its user may read it: the
+    # address of a chain node may hold a provider's secret.
     create_file(file, text.encode())
-    try:
-        configuration = load(folder)
-        load_or_create_identity(configuration.tls_folder)
-        if not configuration.handshake_key.exists():
-            create_handshake_key(configuration.handshake_key)
-        if not configuration.operator_key.exists():
-            create_operator_key(configuration.operator_key)
-    except BaseException:
-        # So that the command can be given again, corrected or after Ctrl-C.
-        file.unlink()
-        raise
     relay = own_descriptor(folder)
     return {
         "tls_key_hash": "0x" + relay.name.hex(),
@@ -90,8 +86,10 @@ def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
         "operator": relay.operator,
         "address": wishes.address,
         "config": str(file),
-        "next": ("" if wishes.committee else f"put others' entries into {configuration.directory}, then: ")
-        + f"troth relay start --home {folder}",
+        "next": [
+            *([] if wishes.committee else [f"put others' entries into {configuration.directory}"]),
+            f"troth relay start --home {folder}",
+        ],
     }
 
 

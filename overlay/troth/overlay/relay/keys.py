@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from troth.chain.new_files import remove_unfinished
 from troth.transport.errors import RelayMisconfigured
 
 _KIND = "handshake key"
@@ -35,6 +36,7 @@ def create_pem_key(path: Path, key: PrivateKeyTypes, kind: str) -> None:
 
 def load_pem_key(path: Path, kind: str) -> PrivateKeyTypes:
     """Read a key that nobody else can read; raises RelayMisconfigured naming the file and the fix."""
+    remove_unfinished(path)
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         key = serialization.load_pem_private_key(path.read_bytes(), None)

@@ -86,17 +86,13 @@ def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | 
     new_keys = plain.operator_keystore is None or plain.vrf_keystore is None
     password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
     text = template(wishes)
-    # The address of a chain node may hold a provider's secret.
-    create_file(file, text.encode())
-    try:
-        load_market(folder)
-        operator = operator_key(folder, plain.operator_keystore, password)
-        vrf_key = vrf_public_key(folder, plain.vrf_keystore, password)
-    except BaseException:
-        # So that the command can be given again, corrected or after Ctrl-C while keys are made.
-        file.unlink()
-        raise
+    load_market(folder, text)
+    operator = operator_key(folder, plain.operator_keystore, password)
+    vrf_key = vrf_public_key(folder, plain.vrf_keystore, password)
     identity = load_or_create_identity(folder / "tls")
+    # At the end, so that the command can be given again, corrected or after a kill. Only its user may read it: the
+    # address of a chain node may hold a provider's secret.
+    create_file(file, text.encode())
     return {
         "operator": operator,
         "vrf_x": hex(vrf_key[0]),
@@ -104,8 +100,10 @@ def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | 
         "endpoint": plain.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
         "config": str(file),
-        "next": f"send coins for gas and for tabs with nodes to {operator}, then: "
-        f"troth scheduler register --home {folder} --owner-keystore FILE",
+        "next": [
+            f"send coins for gas and for tabs with nodes to {operator}",
+            f"troth scheduler register --home {folder} --owner-keystore FILE",
+        ],
     }
 
 
