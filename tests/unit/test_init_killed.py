@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from troth.chain.keystore import address_in
+from troth.chain.keystore import address_in, create_account
+from troth.client.command import app as client
+from troth.client.errors import WalletError
 from troth.committee import initialisation as committee
 from troth.committee.configuration import Bonding
 from troth.node.configuration import NodeInitOptions
@@ -59,6 +63,14 @@ def relay_init(home: Path, _password: Path) -> Told:
     return relay.initialise(home, relay.RelayInitOptions("127.0.0.1", 9443, "127.0.0.1:9443", None, proxy=True))
 
 
+def client_init(home: Path, password: Path, *more: str) -> Told:
+    words = ["init", "--home", str(home), "--rpc", RPC, "--factory", FACTORY, "--password-file", str(password)]
+    done = CliRunner().invoke(client, [*words, *more, "--json"])
+    if done.exception is not None:
+        raise done.exception
+    return dict(json.loads(done.output))
+
+
 def killed_after(files: int, init: Callable[[Path, Path], Told], home: Path, password: Path) -> None:
     """In a process of its own, which dies once so many files have their names and before their other ones are gone."""
     if child := os.fork():
@@ -81,7 +93,15 @@ def killed_after(files: int, init: Callable[[Path, Path], Told], home: Path, pas
 
 @pytest.mark.parametrize(
     ("init", "files"),
-    [(node_init, 1), (node_init, 3), (scheduler_init, 1), (scheduler_init, 3), (committee_init, 1), (relay_init, 2)],
+    [
+        (node_init, 1),
+        (node_init, 3),
+        (scheduler_init, 1),
+        (scheduler_init, 3),
+        (committee_init, 1),
+        (relay_init, 2),
+        (client_init, 1),
+    ],
 )
 def test_an_init_that_was_killed_can_be_given_again(
     tmp_path: Path, init: Callable[[Path, Path], Told], files: int
@@ -101,3 +121,17 @@ def test_an_init_that_was_killed_can_be_given_again(
     assert list(home.rglob(".*")) == []
     operator = home / "keys" / "operator.json"
     assert not operator.exists() or address_in(operator) == told["operator"]
+
+
+def test_a_wallet_without_a_configuration_is_used_unless_another_one_is_to_be_imported(tmp_path: Path) -> None:
+    password, home = tmp_path / "password", tmp_path / "home"
+    password.touch(mode=0o600)
+    password.write_text("word\n")
+    killed_after(1, client_init, home, password)
+    create_account(tmp_path / "other.json", "word")
+    with pytest.raises(WalletError, match="There is another wallet already"):
+        client_init(home, password, "--import-key", str(tmp_path / "other.json"))
+    (wallet,) = home.rglob("[!.]*.json")
+    assert client_init(home, password, "--import-key", str(wallet))["address"] == address_in(wallet)
+    with pytest.raises(WalletError, match="There is a wallet already"):
+        client_init(home, password)

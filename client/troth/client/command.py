@@ -96,11 +96,11 @@ def init(  # noqa: PLR0917
     from troth.client.configuration import DEFAULT_RPC, ClientConfiguration, save
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
-    from troth.client.wallet import create_wallet, require_no_wallet
+    from troth.client.wallet import create_wallet, require_unconfigured, wallet_address
     from troth.transport.interview import Interview, contract_or_none
 
     place = Home(home.expanduser())
-    require_no_wallet(place)
+    require_unconfigured(place, import_key)
     interview = Interview()
     factory = interview.factory(factory)
     if interview.asking:
@@ -114,12 +114,13 @@ def init(  # noqa: PLR0917
     configuration = ClientConfiguration(
         table, rpc or DEFAULT_RPC, scheduler, execution_class, committee, region=region, mode=mode, tickets=tickets
     ).checked()
-    key = create_wallet(place, password_file, import_key)
+    there = place.keystore.exists()
+    address = wallet_address(place) if there else create_wallet(place, password_file, import_key).address
     save(place.configuration, configuration)
     tell(
-        {"address": key.address, "keystore": str(place.keystore), "config": str(place.configuration)},
+        {"address": address, "keystore": str(place.keystore), "config": str(place.configuration)},
         as_json,
-        f"wallet {key.address}\nFund it on chain, then `troth client open AMOUNT --broadcast`.",
+        f"wallet {address}\nFund it on chain, then `troth client open AMOUNT --broadcast`.",
     )
 
 

@@ -11,8 +11,7 @@ from troth.protocol.types import Address
 
 
 def create_wallet(home: Home, password_file: Path | None, import_key: Path | None, scrypt_n: int | None = None) -> Key:
-    """A new wallet, or a copy of an existing keyfile's account; WalletError if there is one already."""
-    require_no_wallet(home)
+    """A new wallet, or a copy of an existing keyfile's account."""
     home.create()
     password = read_password(password_file, confirm=True, purpose="the wallet")
     key = load_account(import_key, password) if import_key else None
@@ -20,10 +19,17 @@ def create_wallet(home: Home, password_file: Path | None, import_key: Path | Non
     return create_account(home.keystore, password, key=key, **options)
 
 
-def require_no_wallet(home: Home) -> None:
-    """Raise WalletError if there is a wallet already."""
-    if home.keystore.exists():
+def require_unconfigured(home: Home, import_key: Path | None) -> None:
+    """Raise WalletError if there is a configured wallet already, or another one than is to be imported.
+
+    One without a configuration is left by a command that was killed, and is used.
+    """
+    if not home.keystore.exists():
+        return
+    if home.configuration.exists():
         raise WalletError("There is a wallet already", home.keystore, "Use it, or move the file away first.")
+    if import_key is not None and address_in(import_key) != wallet_address(home):
+        raise WalletError("There is another wallet already", home.keystore, "Import no key, or move the file away.")
 
 
 def open_wallet(home: Home, password_file: Path | None) -> Key:
