@@ -16,6 +16,7 @@ from support.market_scene import Scene
 
 from troth.cases import evidence as files
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, create_vrf_secret
+from troth.testnet.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +61,8 @@ def set_up(troth: Callable[..., subprocess.CompletedProcess[str]], folder: Path,
         ),
         "node": ("--slice", "0:2", "--import-key", folder / "operator.json"),
     }
-    made = troth(party, "init", "--home", folder / party, "--class", CLASS, "--model", folder / "model", *own[party])
+    here = ("--home", folder / party, "--port", free_port(), "--model", folder / "model")
+    made = troth(party, "init", *here, "--class", CLASS, *own[party])
     assert made.returncode == 0, made.stderr
 
 
