@@ -13,11 +13,15 @@ import pytest
 from troth.chain.errors import WrongChain
 from troth.chain.records import Simulation
 from troth.client.errors import OverlayFailed, SchedulerUnreachable, TransactionRefused, WrongSchedulerKey
-from troth.client.https_calls import ORDER_REMEDY, UNSENT_REMEDY, Calls, never_sent, openly
+from troth.client.https_calls import ORDER_REMEDY, UNSENT_REMEDY, Calls, never_sent, openly, unreachable
 from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.overlay.paths.errors import NoCircuits
+from troth.overlay.sessions.asking import without_path
+from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.protocol.contract_errors import ContractError
 from troth.protocol.types import Address, Hash32, to_address
 from troth.testnet.ports import free_port
+from troth.transport.errors import CircuitFailed
 
 
 @dataclass(frozen=True)
@@ -115,3 +119,20 @@ async def test_a_node_that_names_another_chain_than_its_contracts_see_is_said(br
             await carry_out(refusing, plan, None, broadcast=True)
     else:
         assert (await carry_out(refusing, plan, None, broadcast=False))["refused"].startswith("InvalidTabConsent")
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (None, "The path of the circuit failed: 0 of 1 circuits were there: the proxy was silent"),
+        (CircuitFailed("proxy", 3, "silent"), "The path of the circuit failed: 0 of 1 circuits were there: the proxy"),
+        (CircuitFailed("destination", 0, "it is unreachable"), "The destination of the circuit failed: it is unreach"),
+    ],
+)
+def test_what_failed_on_the_way_is_said_once_with_its_cause(before: CircuitFailed | None, said: str) -> None:
+    found = without_path(before, NoCircuits("0 of 1 circuits were there", "the proxy was silent", "Try again later."))
+    with pytest.raises(OverlayFailed) as failed, unreachable(ORDER_REMEDY):
+        raise RequestFailed(found, Delivered.NO)
+    assert failed.value.what.startswith(said)
+    assert str(failed.value).count(found.reason) == 1
+    assert failed.value.remedy == "Nothing was sent: ask again, it is free."

@@ -160,7 +160,7 @@ def unreachable(remedy: str) -> Iterator[None]:
     except CircuitFailed as error:
         delivered = str(error.delivered) if isinstance(error, RequestFailed) else "no"
         free = "Nothing was sent: ask again, it is free." if delivered == "no" else remedy
-        raise OverlayFailed(error.what, error.reason, free, hop=error.hop, delivered=delivered) from error
+        raise OverlayFailed(error.what, error.hop, free, hop=error.hop, delivered=delivered) from error
     except OverlayError as error:
         raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
 

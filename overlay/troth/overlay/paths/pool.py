@@ -351,7 +351,7 @@ class CircuitPool:
     def _too_few(self, live: int, count: int, seconds: float) -> NoCircuits:
         shortage = f"; {self._shortage}" if self._shortage else ""
         return NoCircuits(
-            f"{live} of {count} circuits were there after {seconds:g} s, see the last failure",
+            f"{live} of {count} circuits were there after {seconds:g} s, and this failed last",
             self._last + shortage,
             "Try again later; see whether this machine is on line.",
         )

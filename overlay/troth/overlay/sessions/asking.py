@@ -161,7 +161,7 @@ class Asking:
             self._session.broken(index, path, failure)
             return False
         except OverlayError as error:
-            self._failure = CircuitFailed("path", 0, error.what, error.remedy)
+            self._failure = without_path(self._failure, error)
         return True
 
     def _require_enough(self) -> None:
@@ -220,3 +220,11 @@ class Asking:
         read = AcknowledgeFrame(self.id, self._assembly.next_number)
         last = acknowledge_frame(read) if self._assembly.ended else cancel_frame(self.id)
         self._session.finished(self, self._tell_surely(last))
+
+
+def without_path(before: CircuitFailed | None, error: OverlayError) -> CircuitFailed:
+    """Why a request has no other circuit for a path. What the destination itself did, ``before``, says more."""
+    if before is not None and before.hop == "destination":
+        return before
+    reason = error.what if error.value is None else f"{error.what}: {error.value}"
+    return CircuitFailed("path", 0, reason, error.remedy)
