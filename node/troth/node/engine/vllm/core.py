@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,13 @@ class Core:
         """
         folder = Path(tempfile.mkdtemp(prefix="troth-vllm-"))
         tally = Tally()
+        making = _in_thread(lambda: _construct(settings, folder, tally))
         try:
-            llm = await asyncio.to_thread(_construct, settings, folder, tally)
+            llm = await asyncio.wrap_future(making)
+        except asyncio.CancelledError:
+            # Whoever asked has gone, and a thread cannot be stopped: what it still makes is ended there.
+            making.add_done_callback(lambda made: _end_unwanted(made, folder))
+            raise
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise EngineError("vLLM cannot be started", str(error), "See its log above.") from error
@@ -259,6 +265,20 @@ async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
 
     async for part in parts:
         yield StreamingInput(prompt={"prompt_token_ids": part})
+
+
+def _in_thread(make: Callable[[], Any]) -> Future[Any]:
+    """What `make` gives, from a thread of its own that the interpreter waits for at its end."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="vllm-start")
+    making = pool.submit(make)
+    pool.shutdown(wait=False)
+    return making
+
+
+def _end_unwanted(made: Future[Any], folder: Path) -> None:
+    if not made.cancelled() and made.exception() is None:
+        made.result().shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _construct(settings: EngineSettings, folder: Path, tally: Tally) -> Any:
