@@ -226,6 +226,7 @@ class Maker:
     def __init__(self) -> None:
         self.made: list[Body] = []
         self.broken = 0
+        self.failure: Exception = EngineError("no memory", None, "Buy some.")
         self.started = asyncio.Condition()
 
     async def __call__(self) -> Body:
@@ -233,7 +234,7 @@ class Maker:
             self.started.notify_all()
             if self.broken:
                 self.broken -= 1
-                raise EngineError("no memory", None, "Buy some.")
+                raise self.failure
             self.made.append(Body())
             return self.made[-1]
 
@@ -281,6 +282,64 @@ async def test_while_it_cannot_be_started_again_the_reason_stands() -> None:
     body.dead.set()
     await reaches(lambda: "no memory" in (supervisor.failure or ""))
     await supervisor.close()
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_no_error_whatever_ends_the_attempts_to_start_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Maker()
+    supervisor = Supervisor(make)
+    body = await supervisor.current()
+    monkeypatch.setattr(make, "failure", MemoryError("of the system"))
+    make.broken = 2
+
+    async def breaks() -> None:
+        raise ValueError
+
+    body.close = breaks  # type: ignore[method-assign]
+    body.dead.set()
+    await make.until(2)
+    await reaches(lambda: supervisor.failure is None)
+    assert await supervisor.current() is make.made[1]
+    await supervisor.close()
+
+
+async def test_a_first_caller_that_goes_away_does_not_end_the_start() -> None:
+    make, go_on = Maker(), asyncio.Event()
+
+    async def slow() -> Body:
+        await go_on.wait()
+        return await make()
+
+    supervisor = Supervisor(slow)
+    first = asyncio.create_task(supervisor.current())
+    second = asyncio.create_task(supervisor.current())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    go_on.set()
+    assert [await second] == make.made
+    await supervisor.close()
+    assert make.made[0].closed
+
+
+async def test_an_engine_that_is_closed_while_it_starts_is_not_kept() -> None:
+    ended = list[bool]()
+
+    async def never() -> Body:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        raise AssertionError
+
+    supervisor = Supervisor(never)
+    caller = asyncio.create_task(supervisor.current())
+    await asyncio.sleep(0.01)
+    await supervisor.close()
+    assert ended == [True]
+    with pytest.raises(asyncio.CancelledError):
+        await caller
 
 
 async def test_an_engine_that_cannot_be_started_at_all_says_so() -> None:

@@ -71,7 +71,7 @@ class Supervisor:
         self._start = start
         self._current: Mortal | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._starting = asyncio.Lock()
+        self._first: asyncio.Task[None] | None = None
         self.failure: str | None = None
         self.deaths = 0
 
@@ -82,29 +82,37 @@ class Supervisor:
         return self._current if alive else None
 
     async def current(self) -> Mortal:
-        """The living engine; the first caller waits until it is up.
+        """The living engine; whoever comes first waits until it is up. It goes on starting if they all go away.
 
         Raises:
             EngineError: it cannot be started at all.
             NodeBusy: it has died and is being started again.
         """
         if self._keeper is None:
-            async with self._starting:
-                if self._keeper is None:
-                    self._current = await self._start()
-                    self._keeper = asyncio.create_task(self._keep())
+            if self._first is None:
+                self._first = asyncio.create_task(self._begin())
+            await asyncio.shield(self._first)
         if (living := self.living) is None:
             raise NodeBusy("the engine has died and is being started again", None, "Retry in a minute or elsewhere.")
         return living
 
     async def close(self) -> None:
         """End the engine and start no other."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        under_way = [one for one in (self._first, self._keeper) if one is not None]
+        for one in under_way:
+            one.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         if self._current is not None:
             await self._current.close()
             self._current = None
+
+    async def _begin(self) -> None:
+        try:
+            self._current = await self._start()
+            self._keeper = asyncio.create_task(self._keep())
+        finally:
+            # Whoever asks after a start that failed has it tried again.
+            self._first = None
 
     async def _keep(self) -> None:
         clock, pause = asyncio.get_running_loop().time, FIRST_PAUSE
@@ -115,7 +123,11 @@ class Supervisor:
             self.failure = f"the engine's process has ended ({self.deaths} times); it is being started again"
             log.error("%s", self.failure)
             dead, self._current = self._current, None
-            await dead.close()
+            try:
+                await dead.close()
+            except Exception:
+                # What is left of a dead engine keeps nobody from starting another one.
+                log.exception("the engine that has ended was not closed")
             pause = FIRST_PAUSE if clock() - began > GROWN_UP else pause
             self._current, pause = await self._revive(pause)
             self.failure = None
@@ -130,3 +142,7 @@ class Supervisor:
             except EngineError as error:
                 self.failure = f"the engine cannot be started again: {error}"
                 log.error("%s", self.failure)
+            except Exception as error:
+                # Whatever it is: nobody else would ever start the engine again.
+                self.failure = f"the engine cannot be started again: {type(error).__name__}: {error}"
+                log.exception("the engine cannot be started again")
