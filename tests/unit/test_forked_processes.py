@@ -121,6 +121,14 @@ def test_a_signal_to_the_parents_group_leaves_the_forked_to_the_parent(tmp_path:
     assert done.stdout.split() == ["True", str(-signal.SIGTERM)], done.stderr
 
 
+def test_the_servers_own_end_leaves_nothing_frozen() -> None:
+    """Libraries with classes of C++ print, on the terminal of a demo, whatever nobody freed."""
+    looks = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count()))"
+    server = f"{looks}; import troth.testnet.preloading; assert gc.get_freeze_count()"
+    done = subprocess.run(python(server), check=False, timeout=4 * SECONDS, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_a_command_that_fails_says_its_error_as_a_user_reads_it(tmp_path: Path) -> None:
     password = tmp_path / "password"
     with pytest.raises(ProcessDied) as failed:
