@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import typer
@@ -117,7 +118,18 @@ def listening_host(endpoint: str) -> str:
     except ValueError as error:
         what = f"This is no endpoint: {error}"
         raise InvalidField(what, endpoint[:100], "Write it like https://node.example.org:9443.") from error
-    return "127.0.0.1" if host in {"127.0.0.1", "localhost", "::1"} else "0.0.0.0"  # noqa: S104
+    return host_to_listen_on(host)
+
+
+def host_to_listen_on(host: str) -> str:
+    """Where to listen for what reaches a name or an address: on this machine alone where it is of this machine."""
+    try:
+        literal = ip_address(host)
+    except ValueError:
+        return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104
+    if literal.is_loopback:
+        return str(literal)
+    return "::" if literal.version == 6 else "0.0.0.0"  # noqa: S104
 
 
 def outward_host(url: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 from troth.chain.new_files import create_file
@@ -23,6 +22,7 @@ from troth.overlay.relay.keys import create_handshake_key, create_operator_key, 
 from troth.protocol.typed_data import address_of
 from troth.transport.errors import RelayMisconfigured
 from troth.transport.identity import load_identity, load_or_create_identity
+from troth.transport.interview import host_to_listen_on
 
 LOCALHOST = "127.0.0.1"
 
@@ -52,14 +52,7 @@ def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Commit
 
 def listening_host(address: str) -> str:
     """Where to listen for what reaches an address: on this machine alone where that or nothing names it."""
-    host = split_address(address)[0] if address else LOCALHOST
-    try:
-        literal = ip_address(host.strip("[]"))
-    except ValueError:
-        return LOCALHOST if host == "localhost" else "0.0.0.0"  # noqa: S104
-    if literal.is_loopback:
-        return str(literal)
-    return "::" if literal.version == 6 else "0.0.0.0"  # noqa: S104
+    return host_to_listen_on(split_address(address)[0].strip("[]") if address else LOCALHOST)
 
 
 def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
