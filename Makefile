@@ -93,6 +93,7 @@ lint: setup
 
 types: setup
 	$(AFTER_NETWORKS) $(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases explorer testnet
+	$(AFTER_NETWORKS) $(BIN)/mypy plugins
 
 layers: setup
 	$(BIN)/lint-imports

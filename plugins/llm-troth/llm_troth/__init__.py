@@ -167,7 +167,7 @@ def register_models(register: Any) -> None:
 
 
 @llm.hookimpl
-def register_commands(cli: Any) -> None:
+def register_commands(cli: click.Group) -> None:
     """`llm troth`."""
 
     @cli.group(name="troth")
