@@ -18,11 +18,11 @@ from prometheus_client import CollectorRegistry
 
 from troth.protocol.types import to_address
 from troth.transport import alone, health
-from troth.transport.alone import MOST_OWN, Alone, answers_elsewhere, process_number
+from troth.transport.alone import MOST_OWN, Alone, Answerer, answerer_at, process_number
 from troth.transport.errors import KeyInUse
 from troth.transport.health import health_routes
 from troth.transport.identity import create_identity
-from troth.transport.server import TlsServer, run_until_stopped, serving
+from troth.transport.server import Drain, TlsServer, run_until_stopped, serving
 
 ME = to_address("0x" + "11" * 20)
 
@@ -34,10 +34,10 @@ class Machine:
         self.identity = create_identity(folder)
         self.port = 0
 
-    def server(self) -> TlsServer:
+    def server(self, drain: Drain | None = None) -> TlsServer:
         app = FastAPI()
         app.include_router(health_routes(lambda: [], CollectorRegistry()))
-        return TlsServer(app, self.identity, "127.0.0.1", self.port, grace_seconds=0.1)
+        return TlsServer(app, self.identity, "127.0.0.1", self.port, drain=drain, grace_seconds=0.1)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
@@ -108,28 +108,52 @@ async def test_what_is_about_to_stop_is_waited_for(copied: Machine, caplog: pyte
         await asyncio.wait_for(starting, 30)
 
 
+async def test_what_finishes_what_is_under_way_is_waited_for_as_long_as_it_takes(
+    copied: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is started in its place would else give up, and nothing would start it again."""
+    done = asyncio.Event()
+    server = copied.server(drain=done.wait)
+    await server.start()
+    copied.port = server.port
+    with pytest.raises(KeyInUse):
+        await copied.alone.require(0.0)
+    stopping = asyncio.create_task(server.stop())
+    async with asyncio.timeout(30):
+        while await answerer_at(*copied.alone.registered) is not Answerer.ENDING:  # noqa: ASYNC110 - it is asked
+            await asyncio.sleep(0)
+    caplog.clear()
+    starting = asyncio.create_task(copied.alone.require(0.0))
+    await asyncio.sleep(0.5)
+    assert not starting.done()
+    assert len([one for one in caplog.records if "waiting for it to stop" in one.message]) == 1
+    done.set()
+    await asyncio.wait_for(asyncio.gather(stopping, starting), 30)
+
+
 @pytest.mark.parametrize(
     ("answers", "ends"),
     [
-        ([True, None, True], True),
-        ([True, False, True], True),
-        ([True, *[False] * MOST_OWN, True], False),
-        ([None] * 20, False),
+        ([Answerer.ANOTHER, Answerer.NOBODY, Answerer.ANOTHER], True),
+        ([Answerer.ANOTHER, Answerer.OURSELVES, Answerer.ANOTHER], True),
+        ([Answerer.ANOTHER, *[Answerer.OURSELVES] * MOST_OWN, Answerer.ANOTHER], False),
+        ([Answerer.NOBODY] * 20, False),
+        ([Answerer.ENDING] * 20, False),
     ],
-    ids=["one look in two is in vain", "a name leads to both in turn", "long ago", "nobody answers"],
+    ids=["one look in two is in vain", "a name leads to both in turn", "long ago", "nobody answers", "it is ending"],
 )
 async def test_a_running_process_counts_others(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, answers: list[bool | None], ends: bool
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, answers: list[Answerer], ends: bool
 ) -> None:
     told = iter(answers)
 
-    async def look(*_arguments: Any) -> bool | None:
+    async def look(*_arguments: Any) -> Answerer:
         try:
             return next(told)
         except StopIteration:
             raise TimeoutError from None
 
-    monkeypatch.setattr(alone, "answers_elsewhere", look)
+    monkeypatch.setattr(alone, "answerer_at", look)
     with pytest.raises(KeyInUse if ends else TimeoutError):
         await machine.alone.watch(0.0)
 
@@ -146,9 +170,9 @@ async def test_a_stranger_at_the_endpoint_stops_nobody(copied: Machine, tmp_path
     """Else whoever leads a name elsewhere would stop a party."""
     own = create_identity(tmp_path / "own").spki_sha256
     async with copied.served():
-        assert not await answers_elsewhere(copied.alone.registered[0], own)
+        assert await answerer_at(copied.alone.registered[0], own) is Answerer.NOBODY
     for nowhere in ("", "http://127.0.0.1:1", "https://127.0.0.1:1"):
-        assert not await answers_elsewhere(nowhere, own)
+        assert await answerer_at(nowhere, own) is Answerer.NOBODY
 
 
 def test_a_fork_is_another_process() -> None:

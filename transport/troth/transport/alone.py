@@ -9,6 +9,7 @@ answers, as behind a router that does not let its own side in, nothing is known 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import os
 import secrets
@@ -26,9 +27,14 @@ from troth.transport.errors import KeyInUse, OverlayError
 from troth.transport.https import naming_errors, pinned_client
 
 PROCESS_HEADER: Final = "x-troth-process"
+ENDING: Final = "ending"
+"""In an application's state: that its server takes nothing more, and finishes what is under way."""
+ENDING_HEADER: Final = "x-troth-ending"
+"""What /livez says of that."""
 ANSWER_SECONDS = 5.0
 LEAVING_SECONDS = 45.0
-"""How long the process before this one may take to stop listening: it first ends what is under way."""
+"""How long the process before this one may take to be told to end. That it ends is waited for as long as it takes: it
+first finishes what is under way, for minutes perhaps."""
 LOOK_SECONDS = 60.0
 MOST_OTHERS = 2
 """Looks at which somebody else answered, before this process ends."""
@@ -48,16 +54,32 @@ def _number_of(_process: int) -> str:
     return secrets.token_hex(16)
 
 
-async def answers_elsewhere(endpoint: str, tls_key_hash: bytes) -> bool | None:
-    """Whether another process than this one answers at an endpoint with this TLS key; None where nobody does."""
+class Answerer(enum.Enum):
+    """Who answers at an endpoint; ENDING: another process, which takes nothing more and finishes what is under way."""
+
+    NOBODY = enum.auto()
+    OURSELVES = enum.auto()
+    ANOTHER = enum.auto()
+    ENDING = enum.auto()
+
+
+_WAITING = {
+    Answerer.ANOTHER: "another process answers at %s with this key; waiting for it to stop",
+    Answerer.ENDING: "the process before this one, at %s, finishes what is under way; waiting for it to stop",
+}
+
+
+async def answerer_at(endpoint: str, tls_key_hash: bytes) -> Answerer:
+    """Who answers at an endpoint with this TLS key."""
     try:
         async with pinned_client(endpoint, tls_key_hash, ANSWER_SECONDS) as client:
             with naming_errors(endpoint):
                 answer = await client.get("/livez")
     except (OverlayError, httpx.HTTPError):
-        return None
-    told: str | None = answer.headers.get(PROCESS_HEADER)
-    return told != process_number()
+        return Answerer.NOBODY
+    if answer.headers.get(PROCESS_HEADER) == process_number():
+        return Answerer.OURSELVES
+    return Answerer.ENDING if ENDING_HEADER in answer.headers else Answerer.ANOTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +97,30 @@ class Alone:
         return ("", b"") if party is None else (party.endpoint, party.tls_key_hash)
 
     async def require(self, leaving_seconds: float = LEAVING_SECONDS) -> None:
-        """Before anything is signed: raises KeyInUse where another process serves, and goes on doing so."""
-        until = time.monotonic() + leaving_seconds
-        while await answers_elsewhere(*self.registered):
+        """Before anything is signed: raises KeyInUse where another process serves, and is not about to end."""
+        until, told = time.monotonic() + leaving_seconds, set[Answerer]()
+        while (found := await answerer_at(*self.registered)) in {Answerer.ANOTHER, Answerer.ENDING}:
             endpoint, _ = self.registered
-            if time.monotonic() >= until:
+            if found is Answerer.ANOTHER and time.monotonic() >= until:
                 raise _in_use(endpoint)
-            log.warning("another process answers at %s with this key; waiting for it to stop", endpoint)
+            if found not in told:
+                told.add(found)
+                log.warning(_WAITING[found], endpoint)
             await asyncio.sleep(min(2.0, leaving_seconds))
 
     async def watch(self, every: float = LOOK_SECONDS) -> None:
         """Look again and again; raises KeyInUse once another process has answered a few times.
 
-        A look at which nobody answers says nothing. One at which this process answers does not say much either: a name
-        may lead to both in turn.
+        A look at which nobody answers says nothing, nor does one at which the other one is about to end. One at which
+        this process answers does not say much either: a name may lead to both in turn.
         """
         others, own = 0, 0
         while others < MOST_OTHERS:
             await asyncio.sleep(every)
-            elsewhere = await answers_elsewhere(*self.registered)
-            if elsewhere:
+            found = await answerer_at(*self.registered)
+            if found is Answerer.ANOTHER:
                 others, own = others + 1, 0
-            elif elsewhere is not None:
+            elif found is Answerer.OURSELVES:
                 own += 1
                 others = others if own < MOST_OWN else 0
         raise _in_use(self.registered[0])

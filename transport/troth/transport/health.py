@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.responses import JSONResponse, Response
 
-from troth.transport.alone import PROCESS_HEADER, process_number
+from troth.transport.alone import ENDING, ENDING_HEADER, PROCESS_HEADER, process_number
 from troth.transport.errors import visible
 
 Reasons = Callable[[], list[str]]
@@ -21,14 +21,17 @@ NAMES = 8
 def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
     """Routes that answer from `reasons` (why not ready; empty when ready) and a Prometheus registry.
 
-    /livez is 200 as long as the event loop turns, and names the process in a header (see ``alone``).
+    /livez is 200 as long as the event loop turns, and names the process in a header, and whether it is about to end
+    (see ``alone``; `TlsServer` writes that into the application's state).
     /readyz is 200 or 503, with the reasons as JSON.
     """
     router = APIRouter()
 
     @router.get("/livez")
-    async def livez() -> JSONResponse:
-        return JSONResponse({"live": True}, headers={PROCESS_HEADER: process_number(), "cache-control": "no-store"})
+    async def livez(request: Request) -> JSONResponse:
+        ending = {ENDING_HEADER: "1"} if getattr(request.app.state, ENDING, False) else {}
+        named = {PROCESS_HEADER: process_number(), "cache-control": "no-store"}
+        return JSONResponse({"live": True}, headers=named | ending)
 
     @router.get("/readyz")
     async def readyz() -> JSONResponse:

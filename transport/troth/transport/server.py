@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
+from troth.transport.alone import ENDING
 from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
@@ -79,6 +80,7 @@ class TlsServer:
         limits: ChannelLimits | None = None,
         shared: SharedPort | None = None,
     ) -> None:
+        self._app = app
         self._drain = drain
         self._drain_seconds = drain_seconds
         self._host = host
@@ -108,6 +110,7 @@ class TlsServer:
 
     async def stop(self) -> None:
         """Drain, close every connection, stop listening."""
+        setattr(self._app.state, ENDING, True)
         if self._drain is not None:
             await self._drained(asyncio.ensure_future(self._drain()))
         self._server.end()
