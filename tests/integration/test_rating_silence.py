@@ -17,7 +17,7 @@ from support.rating_stage import RatingStage, ToyWire
 from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable
 from troth.chain.keystore import Key
 from troth.committee.errors import CommitteeError, EpochRefused
-from troth.committee.rating.epochs import EpochFile, SilenceSaid
+from troth.committee.rating.epochs import EpochFile, ExaminedList, SilenceSaid
 from troth.committee.rating.member import RatingTerms, decode_proposal_of_epoch, encode_message
 from troth.committee.rating.requests import REVIEW, SIGNED
 from troth.committee.rating.turns import EpochTurns
@@ -366,6 +366,18 @@ async def kept_by_others(stage: RatingStage) -> list[tuple[Any, EpochFile]]:
     known = [(rater, kept[0]) for rater in others if (kept := rater.store.proposal(2, seed)) is not None]
     assert known, stage.refusals
     return known
+
+
+async def test_what_enough_signed_is_kept_where_this_member_signs_another_leaders_update(stage: RatingStage) -> None:
+    """A leader that heard of nothing proposes its own; the first one's update may be settled by nobody else."""
+    for rater, file in await kept_by_others(stage):
+        signed = {name: file.signatures[file.leader] for name in (str(rater.operator), str(file.leader))}
+        other = msgspec.structs.replace(file, next=ExaminedList(), silences={}, signatures=signed)
+        rater.keep(other, ())
+        assert rater.store.proposals(2) == [file]
+    await stage.to(2, 0.92)
+    await stage.act()
+    assert stage.through() == 3
 
 
 async def _never(_call: object) -> None:

@@ -247,7 +247,9 @@ class RatingMember:
             signatures, silences = {**file.signatures, **before.signatures}, {**file.silences, **before.silences}
             file = msgspec.structs.replace(file, signatures=signatures, silences=silences)
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
-        self.store.keep_proposal(file, seed, answers)
+        # What more signed may settle the epoch, also where this member signed another leader's update meanwhile.
+        if kept is None or len(file.signatures) >= len(kept[0].signatures):
+            self.store.keep_proposal(file, seed, answers)
 
     def settled_file(self, moment: EpochMoment) -> EpochFile | None:
         """The file of the update that was settled last, if this member has it."""
