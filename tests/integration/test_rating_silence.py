@@ -371,7 +371,7 @@ async def kept_by_others(stage: RatingStage) -> list[tuple[Any, EpochFile]]:
 async def test_what_enough_signed_is_kept_where_this_member_signs_another_leaders_update(stage: RatingStage) -> None:
     """A leader that heard of nothing proposes its own; the first one's update may be settled by nobody else."""
     for rater, file in await kept_by_others(stage):
-        signed = {name: file.signatures[file.leader] for name in (str(rater.operator), str(file.leader))}
+        signed = dict.fromkeys((str(rater.operator), str(file.leader)), file.signatures[file.leader])
         other = msgspec.structs.replace(file, next=ExaminedList(), silences={}, signatures=signed)
         rater.keep(other, ())
         assert rater.store.proposals(2) == [file]
