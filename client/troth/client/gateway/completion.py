@@ -97,6 +97,7 @@ class Completion:
         self._begun = asyncio.Event()
         self._early: GatewayRefusal | None = None
         self._left = False
+        self._goes_on = False
         self._costed = set[int]()
         self._all_costed = asyncio.Event()
         self.endings = [asyncio.Event() for _ in self.asked]
@@ -209,9 +210,9 @@ class Completion:
         return self._left
 
     def leave(self) -> None:
-        """Nobody reads any more."""
+        """Nobody reads any more: no more is written, but of an answer that was cut."""
         self._left = True
-        for ending in self.endings:
+        for ending in () if self._goes_on else self.endings:
             ending.set()
 
     async def counted(self) -> None:
@@ -221,7 +222,8 @@ class Completion:
                 await self._all_costed.wait()
 
     def cut(self, refusal: GatewayRefusal) -> None:
-        """Nobody hears more of it than this."""
+        """Its reader hears no more than this; what was ordered goes on, and is had by its receipt."""
+        self._goes_on = True
         unfinished = [number for number, choice in enumerate(self.choices) if choice.reason is None]
         self.hear(unfinished[0] if unfinished else 0, refusal)
 
