@@ -26,6 +26,7 @@ from troth.overlay.attestation.evidence import MachineEvidence
 from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.attestation.policy import VENDORS
 from troth.overlay.circuits.descriptors import PinnedAddress
+from troth.overlay.directory import attesting, publishing
 from troth.overlay.directory.attesting import AttestedParty, ShownMachine, attest, decode_showing, encode_showing
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
 from troth.overlay.directory.fetching import refresh
@@ -97,6 +98,30 @@ async def test_what_members_found_is_listed_and_outlives_a_restart(tmp_path: Pat
         for member in node.stage.members:
             await member.stop()
             await member.start(node.stage.membership)
+        assert await node.listed() == [found]
+
+
+@pytest.mark.parametrize("said", [b'{"measurement": "\xff", "until": 1}', b'{"more": ' + b"[" * 4000])
+async def test_a_member_whose_answer_cannot_be_read_keeps_nobody_from_being_attested_and_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Bytes that are no text, and brackets without end: one member of four kept confidential entries off the list."""
+    async with entered(tmp_path, 4) as node:
+        liar = node.stage.membership.members[0]
+        ask, start = attesting._asked, publishing._start_of
+
+        async def asked(client: httpx.AsyncClient, member: Any, method: str, path: str, body: bytes = b"") -> bytes:
+            answer = await ask(client, member, method, path, body)
+            return said if member == liar and method == "POST" else answer
+
+        async def start_of(response: httpx.Response) -> bytes:
+            answer = await start(response)
+            return said if str(response.url).startswith(liar.endpoint) else answer
+
+        monkeypatch.setattr(attesting, "_asked", asked)
+        monkeypatch.setattr(publishing, "_start_of", start_of)
+        found = await node.attested()
+        await node.publish(found)
         assert await node.listed() == [found]
 
 

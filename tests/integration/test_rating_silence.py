@@ -269,6 +269,34 @@ async def test_a_forged_report_is_not_kept_after_the_epoch_was_settled_either(st
         assert kept_reports(stage, operator) == known
 
 
+async def test_with_a_report_nothing_else_of_a_file_is_believed(stage: RatingStage) -> None:
+    """Should the settlement be undone, members settle the epoch again: with a proof and signatures that hold."""
+    await met_by_everybody(stage)
+    leader = await stage.leader()
+    withhold(stage, leader, leader)
+    for member in stage.members.values():
+        member.awake._tell_left_out = nothing_told  # type: ignore[method-assign]
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
+        await stage.to(3, step)
+        await acted(stage)
+    await stage.to(4, 0.02)
+    teller, *others = [operator for operator in stage.members if operator != leader]
+    (told,) = stage.members[teller].awake.rater.store.proposals(3)
+    false = msgspec.structs.replace(
+        told, proof="0x" + "11" * 81, signatures=dict.fromkeys(told.signatures, "0x" + "22" * 65)
+    )
+    for operator in others:
+        rater = stage.members[operator].awake.rater
+        (before,) = rater.store.proposals(3)
+        await rater.hear(false)
+        (after,) = rater.store.proposals(3)
+        assert after.silences.keys() == {operator, teller}
+        assert msgspec.structs.replace(after, silences=before.silences) == before
+        rater.store.forget_before(4)
+        await rater.hear(false)
+        assert rater.store.proposals(3) == [msgspec.structs.replace(false, signatures={})]
+
+
 async def nothing_told(_moment: Any) -> None:
     """In place of what members tell each other."""
 

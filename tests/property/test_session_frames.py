@@ -8,7 +8,7 @@ import os
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from troth.overlay.sessions import frames
@@ -54,6 +54,8 @@ def test_handles_and_acknowledgements_read_back(request, index, number):
 
 
 @given(st.binary(max_size=400))
+@example(b"\x94\xa1\xff")  # a request whose method is no text
+@example(b"\x92\xcc\xc8\x91\x92\xa1\xff\xa1a")  # a head, one of whose headers is none
 def test_any_other_bytes_are_refused_in_words(content):
     readers = (frames.parse_delivery, frames.read_handle, frames.read_acknowledge, frames.read_request_id)
     for read in (*readers, frames.split_frame, frames.split_answer, decode_request, decode_head):

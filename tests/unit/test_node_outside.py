@@ -39,6 +39,8 @@ ANSWERS = {
     "huge": b'{"connected": true, "why": ["' + b"x" * 200_000 + b'"]}',
     "wrong": b'{"connected": "perhaps"}',
     "long": b'{"connected": true, "drawn": 1, "chosen": 1, "why": ["' + b"x" * 2000 + b'"]}',
+    "no text": b'{"connected": true, "drawn": 1, "chosen": 1, "why": ["\xff"]}',
+    "nested": b'{"more": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
 }
 
 

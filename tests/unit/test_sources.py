@@ -89,6 +89,20 @@ def test_no_pattern_of_a_message_lets_a_lines_end_through(everything: tuple[Sour
     assert not found, "\n".join(found)
 
 
+def test_who_catches_what_bytes_cannot_be_read_for_catches_bytes_that_are_no_text() -> None:
+    """msgspec raises Python's own UnicodeDecodeError for them, none of its errors: a peer that sends them would end
+    whatever reads its answer."""
+    found = [
+        f"{source.name}:{handler.lineno}"
+        for source in sources(*PACKAGES)
+        for handler in ast.walk(source.tree)
+        if isinstance(handler, ast.ExceptHandler) and handler.type is not None
+        if "msgspec." in (caught := ast.unparse(handler.type))
+        if not {"UnicodeDecodeError", "ValueError", "Exception"} & set(caught.strip("()").split(", "))
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_no_modules_import_one_another() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
     assert circles(imports()) == []

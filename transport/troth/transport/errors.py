@@ -279,7 +279,7 @@ def decode_failure(body: bytes) -> Failure | None:
     """The refusal in a JSON body, or None if the body is something else."""
     try:
         return msgspec.json.decode(body, type=prepared(Failure))
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -68,7 +68,7 @@ def read_saved(path: Path) -> SavedConversation:
         return msgspec.json.decode(content, type=SavedConversation)
     except OSError as error:
         raise PromptError(f"The conversation cannot be read: {error.strerror}", path, remedy) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PromptError("This is no saved conversation", printable_line(error), remedy) from error
 
 

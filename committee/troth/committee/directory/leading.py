@@ -172,5 +172,5 @@ def _names(answer: bytes) -> frozenset[bytes]:
     """The names in an opinion; a member that answers garbage accepts nothing."""
     try:
         return frozenset(msgspec.msgpack.decode(answer, type=list[bytes]))
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return frozenset()

@@ -399,5 +399,5 @@ def _decoded(path: Path, kind: type[Read]) -> Read:
         if path.stat().st_size > LARGEST_FILE:
             raise EpochRefused(f"A file of an epoch has at most {LARGEST_FILE} bytes", path)
         return msgspec.json.decode(path.read_bytes(), type=prepared(kind))
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EpochRefused(f"{path} cannot be read: {error}", path, "See docs/reference/reputation.md.") from error

@@ -234,7 +234,9 @@ class RatingMember:
             return
         moment.now.read_silences(file)
         if any(moment.now.unheard(file, Address(sender)) for sender in file.silences):
-            self.keep(file, ())
+            # Nothing else of it was looked at, and should blocks be undone, this member settles with what it has.
+            known = msgspec.structs.replace(file, signatures={}) if kept is None else kept
+            self.keep(msgspec.structs.replace(known, silences=file.silences), ())
 
     def keep(self, file: EpochFile, answers: Sequence[bytes]) -> None:
         """Keep a file and the list that it fixes, with what was kept of the same update: who shows it with fewer
@@ -245,7 +247,9 @@ class RatingMember:
         if kept is not None and _digest(kept[0]) == _digest(file):
             before, answers = kept[0], answers or kept[1]
             signatures, silences = {**file.signatures, **before.signatures}, {**file.silences, **before.silences}
-            file = msgspec.structs.replace(file, signatures=signatures, silences=silences)
+            # The digest leaves out the proof, and how addresses are written: theirs is right that was looked at whole.
+            looked_at = before if before.signatures else file
+            file = msgspec.structs.replace(looked_at, signatures=signatures, silences=silences)
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
         # What more signed may settle the epoch, also where this member signed another leader's update meanwhile.
         if kept is None or len(file.signatures) >= len(kept[0].signatures):
@@ -353,7 +357,8 @@ class RatingMember:
 
     def _agreement(self, moment: EpochMoment, file: EpochFile) -> Agreement:
         # Of what a leader shows beside its own signature nothing is checked yet.
-        led = msgspec.structs.replace(file, signatures={file.leader: file.signatures[file.leader]}, silences={})
+        leader = file.update().leader
+        led = msgspec.structs.replace(file, signatures={leader: file.signatures[leader]}, silences={})
         signed = with_signature(moment.now, led, self.secret, self.journal)
         self.note(moment, signed)
         if silent := self.silent(moment, file):

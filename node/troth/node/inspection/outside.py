@@ -43,6 +43,7 @@ CALL_GAS = 59_000
 LEAST_DAYS = 7.0
 DAY = 86_400.0
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Words = Annotated[str, msgspec.Meta(max_length=1000)]
 LEAST_CALLS = 10
 """A node needs some when a scheduler is late: a claim, answers to objections, its settlement."""
@@ -117,7 +118,7 @@ async def _ask(scheduler: Party, operator: Address) -> SchedulerWord:
             if response.status_code != httpx.codes.OK:
                 return SchedulerWord(name, None, ahead, f"it answers {response.status_code}")
             return SchedulerWord(name, msgspec.json.decode(bytes(body), type=_SeenByScheduler), ahead)
-    except (httpx.HTTPError, httpx.InvalidURL, OverlayError, TimeoutError, msgspec.DecodeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OverlayError, TimeoutError, *_UNREADABLE) as error:
         return SchedulerWord(name, None, None, f"{type(error).__name__}: {str(error)[:200]}")
 
 

@@ -77,5 +77,5 @@ async def _ask(scheduler: OperatorContact, execution_class: Hash32, memory_bytes
                     raise ConfigError("the scheduler's answer is too large", len(body), "Name another one.")
     try:
         return msgspec.json.decode(bytes(body), type=_Window)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError("the scheduler's answer is none", str(error), "Name another one.") from error

@@ -71,7 +71,7 @@ async def free_endpoints(scheduler: Party) -> list[str]:
         found = msgspec.json.decode(bytes(body), type=_Tunnels).free
         own = urlsplit(scheduler.endpoint).hostname
         free = [endpoint for endpoint in found if urlsplit(endpoint).hostname == own]
-    except (TimeoutError, ValueError) as error:
+    except (TimeoutError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ConfigError("the scheduler's answer is none", str(error) or shown, remedy) from error
     if not free:
         raise ConfigError("the scheduler has no endpoint left to lend", shown, remedy)

@@ -148,7 +148,7 @@ async def _show(attester: Attester, party: AttestedParty, member: CommitteeMembe
                     await _asked(client, member, "POST", ATTESTATION_PATH, body), type=FoundMeasurement
                 )
                 return Attested(parse_measurement(answer.measurement), answer.until)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DirectoryUnavailable(f"{member.endpoint} does not say what it found", str(error)[:200]) from error
     except (TimeoutError, httpx.HTTPError) as error:
         raise DirectoryUnavailable(f"{member.endpoint} did not answer", error) from error

@@ -74,7 +74,7 @@ class DirectoryKeeper:
             signed = decode_signed(file.signed)
             self.listing = _own_words(verify(signed, membership.operators, membership.domain, now), membership.domain)
             self.membership, self.signed = membership, signed
-        except (OSError, msgspec.MsgspecError, ListRefused, ProtocolError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, ListRefused, ProtocolError) as error:
             log.info("the kept list cannot be used: %s", error)
 
     def offer(self, data: bytes, now: float) -> Listing:

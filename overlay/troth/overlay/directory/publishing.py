@@ -151,7 +151,7 @@ async def _post(member: CommitteeMember, path: str, body: bytes) -> Taken:
                 if response.status_code == 200:
                     return msgspec.json.decode(answer, type=Taken)
                 raise _refusal(member, response.status_code, answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what = f"{member.endpoint} does not say for how long it holds the descriptor"
         raise DirectoryUnavailable(what, error, "That member needs this release.") from error
     except (TimeoutError, httpx.HTTPError) as error:

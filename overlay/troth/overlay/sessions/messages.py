@@ -53,7 +53,7 @@ def decode_request(content: bytes) -> HttpRequest:
     """Raises MalformedFrame."""
     try:
         return _REQUEST.decode(content)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFrame("The session's message is no request", error) from error
 
 
@@ -68,7 +68,7 @@ def decode_head(content: bytes) -> ResponseHead:
         if len(content) > LARGEST_HEAD:
             raise MalformedFrame("The head of an answer is too long", len(content))
         return _HEAD.decode(content)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFrame("The answer does not begin with a head", error) from error
 
 

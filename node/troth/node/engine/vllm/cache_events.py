@@ -65,7 +65,7 @@ class Translator:
         """
         try:
             batch = msgspec.msgpack.decode(payload, type=_Batch)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise EngineError("vLLM's process sent no cache events", str(error), "Use the pinned version.") from error
         found: list[CacheEvent] = []
         if self._next is not None and sequence != self._next:

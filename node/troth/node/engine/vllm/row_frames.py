@@ -58,7 +58,7 @@ def frame_from_bytes(data: bytes | memoryview, hidden_size: int, storage: str) -
     """
     try:
         wire = msgspec.msgpack.decode(data, type=_WireFrame)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EngineError("vLLM's process sent no frame of rows", str(error), "The engine is started anew.") from error
     width = hidden_size * np.dtype(storage).itemsize
     counts = [count for _, start, count in wire.parts if start >= 0 and count > 0]
