@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastapi import FastAPI
 from support.chain_scene import ChainScene
 from support.forked_program import ForkedProgram, start_forked
 from support.tab_scene import CONTEXT
@@ -151,7 +152,9 @@ class Network(ChainScene):
         async def note(scope: Any, _receive: Any, _send: Any) -> None:
             asked.append(scope["type"] + scope.get("path", ""))
 
-        server = TlsServer(note, create_identity(folder), "127.0.0.1", 0)  # type: ignore[arg-type]
+        app = FastAPI()
+        app.mount("/", note)
+        server = TlsServer(app, create_identity(folder), "127.0.0.1", 0)
         async with serving(server):
             await self.move(f"https://127.0.0.1:{server.port}", self.endpoint[1])
             yield asked

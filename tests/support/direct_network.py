@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 from support.byte_language import LANGUAGE
 from support.court_network import CourtNetwork, court_network
 
@@ -86,7 +87,8 @@ async def direct_network(
         # An entry of the overlay tells and hears; here it is one without the overlay.
         running = asyncio.create_task(group.run())
         stack.callback(running.cancel)
-        app = change(entry_app(direct.parts.entry))
+        app = FastAPI()
+        app.mount("/", change(entry_app(direct.parts.entry)))
         server = await stack.enter_async_context(serving(TlsServer(app, None, "127.0.0.1", 0)))
         asked: list[str] = []
         session, store = await _session(network, folder / "client", asked)
