@@ -249,14 +249,7 @@ async def test_who_signed_the_first_leaders_update_does_not_lead_instead_of_it(s
 
 async def test_a_forged_report_is_not_kept_after_the_epoch_was_settled_either(stage: RatingStage) -> None:
     """It would stand where that of the member should, and have the chain refuse all others."""
-    await met_by_everybody(stage)
-    leader = await stage.leader()
-    withhold(stage, leader, leader)
-    for member in stage.members.values():
-        member.awake._tell_left_out = nothing_told  # type: ignore[method-assign]
-    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
-        await stage.to(3, step)
-        await acted(stage)
+    leader = await settled_without_reports(stage)
     assert (stage.through(), stage.last_leader()) == (4, leader), stage.refusals
     for operator, member in stage.members.items():
         if operator == leader:
@@ -271,14 +264,7 @@ async def test_a_forged_report_is_not_kept_after_the_epoch_was_settled_either(st
 
 async def test_with_a_report_nothing_else_of_a_file_is_believed(stage: RatingStage) -> None:
     """Should the settlement be undone, members settle the epoch again: with a proof and signatures that hold."""
-    await met_by_everybody(stage)
-    leader = await stage.leader()
-    withhold(stage, leader, leader)
-    for member in stage.members.values():
-        member.awake._tell_left_out = nothing_told  # type: ignore[method-assign]
-    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
-        await stage.to(3, step)
-        await acted(stage)
+    leader = await settled_without_reports(stage)
     await stage.to(4, 0.02)
     teller, *others = [operator for operator in stage.members if operator != leader]
     (told,) = stage.members[teller].awake.rater.store.proposals(3)
@@ -295,6 +281,19 @@ async def test_with_a_report_nothing_else_of_a_file_is_believed(stage: RatingSta
         rater.store.forget_before(4)
         await rater.hear(false)
         assert rater.store.proposals(3) == [msgspec.structs.replace(false, signatures={})]
+
+
+async def settled_without_reports(stage: RatingStage) -> Address:
+    """Epoch 3 is settled by a leader that shows no reports; each member has its own alone, and tells nobody."""
+    await met_by_everybody(stage)
+    leader = await stage.leader()
+    withhold(stage, leader, leader)
+    for member in stage.members.values():
+        member.awake._tell_left_out = nothing_told  # type: ignore[method-assign]
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52):
+        await stage.to(3, step)
+        await acted(stage)
+    return leader
 
 
 async def nothing_told(_moment: Any) -> None:
