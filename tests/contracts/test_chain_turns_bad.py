@@ -10,6 +10,7 @@ import pytest
 from support.bad_rpc import GATEWAY, HALF, NORMAL, OTHER, PAGE, before
 from support.waiting import eventually
 
+from troth.chain import duty
 from troth.chain import follower as module
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -45,7 +46,7 @@ async def test_whatever_a_node_turns_to_is_said_once_and_nothing_is_forgotten(
         for mode, words in SAID.items():
             caplog.clear()
             held, block = follower.state.held(), follower.block
-            with caplog.at_level(logging.INFO, logger=module.__name__):
+            with caplog.at_level(logging.INFO, logger=duty.__name__):
                 node.mode = mode
                 await eventually(lambda: follower.failure is not None)
                 first = follower.failure
@@ -55,7 +56,7 @@ async def test_whatever_a_node_turns_to_is_said_once_and_nothing_is_forgotten(
                 deployed.anvil.mine(2)
                 await follower.reach(block + 2, timeout=60)
                 await eventually(lambda: follower.failure is None)
-            said = [one.getMessage() for one in caplog.records if one.name == module.__name__]
+            said = [one.getMessage() for one in caplog.records if one.name == duty.__name__]
             assert len(said) == 2, f"{mode}: {said}"
             assert words in said[0]
-            assert said[1] == "the chain is followed again"
+            assert said[1] == "reading the chain's events goes on"

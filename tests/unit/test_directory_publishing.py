@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-
 import pytest
+from support.duties import pauses_of
 
-from troth.overlay.directory import publishing
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
 from troth.overlay.directory.publishing import Published, Taken, keep_publishing, require_enough
-
-
-@dataclass
-class Pauses:
-    """Sleeps that are over at once, and end the work after some of them."""
-
-    most: int
-    taken: list[float] = field(default_factory=list)
-
-    async def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        if len(self.taken) >= self.most:
-            raise asyncio.CancelledError
 
 
 async def pauses(
     monkeypatch: pytest.MonkeyPatch, *results: Published | Exception, again: float = 1800.0
 ) -> list[float]:
-    slept, left = Pauses(len(results)), list(results)
-    monkeypatch.setattr(publishing.asyncio, "sleep", slept)
+    left = list(results)
 
     async def once() -> Published:
         result = left.pop(0)
@@ -37,9 +20,7 @@ async def pauses(
             raise result
         return result
 
-    with pytest.raises(asyncio.CancelledError):
-        await keep_publishing(once, 1800.0, 30.0)
-    return slept.taken
+    return await pauses_of(keep_publishing(once, 1800.0, 30.0), len(results), monkeypatch)
 
 
 async def test_what_a_committee_holds_for_ten_minutes_is_published_three_times_in_it(

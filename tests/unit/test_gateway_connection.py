@@ -31,7 +31,7 @@ class Session:
 class Sessions:
     """A factory whose next sessions fail with `failures`."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: BaseException) -> None:
         self.failures = list(failures)
         self.made = 0
         self.open: set[int] = set()
@@ -77,6 +77,13 @@ async def test_without_a_session_the_reason_is_told_and_tried_again(failure: Exc
         async with connection.lease() as held:
             assert held.session.number == 1  # type: ignore[attr-defined]
         assert connection.reasons() == []
+
+
+async def test_a_session_whose_opening_is_cancelled_from_elsewhere_is_opened_again() -> None:
+    """Of what it waits for, such as a connection that several share; else no question would ever be served."""
+    sessions = Sessions(asyncio.CancelledError())
+    async with Connection(sessions.factory) as connection, connection.lease() as held:
+        assert held.session.number == 1  # type: ignore[attr-defined]
 
 
 async def test_an_old_session_ends_with_its_last_user() -> None:

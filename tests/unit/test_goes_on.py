@@ -15,8 +15,6 @@ from troth.client.orders import keeping
 from troth.client.orders.keeping import OrderKeeper
 from troth.committee import running as member_running
 from troth.committee.tickets.turns import TicketTurns
-from troth.overlay.relay import running as relay_running
-from troth.overlay.relay.running import RunningRelay
 
 NOTHING: Any = None
 
@@ -51,7 +49,7 @@ async def test_a_member_goes_on_dealing_keys(monkeypatch: pytest.MonkeyPatch, ca
     turns = TicketTurns(NOTHING, "", NOTHING, NOTHING, NOTHING, 0.01, 1.0)
     monkeypatch.setattr(turns, "turn", fails)
     await goes_on(turns.run(), fails)
-    assert "keys of tickets wait" in caplog.text
+    assert "keeping keys of tickets failed and is tried again" in caplog.text
 
 
 async def test_a_member_goes_on_reading_who_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,27 +110,3 @@ async def test_a_client_objects_to_claims_whatever_an_order_does(
         fails = Fails()
         monkeypatch.setattr(keeper, "_round", fails.at_once)
         await goes_on(keeper._run(), fails)
-
-
-async def test_a_relay_goes_on_looking_at_its_circuits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it a list that has ended would go on naming relays."""
-    looked = 0
-
-    def look(*_arguments: object) -> None:
-        nonlocal looked
-        looked += 1
-        if looked == 1:
-            raise KeyError("what nobody foresaw")
-
-    monkeypatch.setattr(relay_running, "sweep", look)
-    monkeypatch.setattr(relay_running, "SWEEP_SECONDS", 0.01)
-    relay: Any = object.__new__(RunningRelay)
-    relay.listed = None
-    relay.listener = type("Listener", (), {"links": ()})()
-    relay.switch = type("Switch", (), {"pool": type("Pool", (), {"links": lambda _: ()})()})()
-    monkeypatch.setattr(RunningRelay, "reasons", lambda _: [])
-    sweeping = asyncio.create_task(relay._sweep())
-    await eventually(lambda: looked > 1 or sweeping.done())
-    assert not sweeping.done()
-    sweeping.cancel()
-    await asyncio.gather(sweeping, return_exceptions=True)

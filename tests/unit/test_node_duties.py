@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from troth.chain.records import Fees
 from troth.node.earning import redeeming, view
 from troth.node.earning.policy import EarningPolicy
 from troth.node.earning.redeeming import RedeemableVoucher
-from troth.node.earning.supervision import Supervised
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.rejections import Rejection
 from troth.protocol.market import messages
@@ -96,27 +94,6 @@ async def test_traces_stay_until_no_court_hears_of_them_and_while_a_case_goes_on
     assert node.context.stores.words.find(ordered.order_id, 0, "result") is None
     # What was forgotten cannot be begun again: its order is too old.
     assert node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is not None
-
-
-async def test_a_task_goes_on_after_any_error_and_shows_its_age() -> None:
-    now, steps, reached = [0.0], 0, {2: asyncio.Event(), 4: asyncio.Event()}
-
-    async def step() -> None:
-        nonlocal steps
-        steps += 1
-        if steps in reached:
-            reached[steps].set()
-        if steps < 3:
-            raise OSError("no space left on device")
-
-    task = Supervised("redeeming", step, interval=0.001, stale_after=10, clock=lambda: now[0])
-    running = asyncio.create_task(task.run())
-    await reached[2].wait()
-    now[0] = 60.0
-    assert "60 s ago: no space left" in task.reason
-    await reached[4].wait()
-    assert task.reason == ""
-    running.cancel()
 
 
 def voucher_of(amount: int, *, pressing: bool = False) -> RedeemableVoucher:

@@ -70,7 +70,7 @@ async def test_what_nobody_foresaw_of_a_router_ends_no_renewal(caplog: pytest.Lo
     router = OddGateway()
     made = RouterPort([router], ENDPOINT)
     made.start(7443)
-    await eventually(lambda: made.trouble == "the router failed: see the log")
+    await eventually(lambda: made.trouble == "the router failed: a description without a service")
     await eventually(lambda: router.asked > 2 and not made.trouble)
     await made.close()
     assert "AttributeError" in caplog.text

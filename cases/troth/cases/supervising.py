@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from troth.cases.courtroom import AWAY, Courtroom
+from troth.cases.courtroom import Courtroom
+from troth.chain.duty import Duty
 from troth.chain.errors import ChainError
 from troth.protocol.types import Hash32
 
@@ -21,29 +22,13 @@ _log = logging.getLogger(__name__)
 
 
 async def watch_blocks(look: Callable[[], Awaitable[None]], courtroom: Courtroom, what: str) -> None:
-    """``look`` once for each block until cancelled; a chain that is away, or any error, is waited out.
+    """``look`` once for each block until cancelled; a chain that is away, or any error, is waited out."""
 
-    That the chain is away is said once, and once that it is there again.
-    """
-    waits = False
-    while True:
-        try:
-            await look()
-            block = (await courtroom.seen()).block
-        except AWAY as error:
-            if not waits:
-                _log.warning("%s waits, the chain is away: %s", what, error)
-            waits = True
-            await asyncio.sleep(PAUSE)
-            continue
-        except Exception as error:  # noqa: BLE001 - deadlines go on whatever failed; a message may hold a prompt
-            _log.error("%s failed and is tried again: %s", what, type(error).__name__)
-            await asyncio.sleep(PAUSE)
-            continue
-        if waits:
-            _log.info("%s goes on", what)
-        waits = False
-        await courtroom.after(block, BLOCK_TIMEOUT)
+    async def look_once() -> None:
+        await look()
+        await courtroom.after((await courtroom.seen()).block, BLOCK_TIMEOUT)
+
+    await Duty(what, look_once, every=0.0, retry=PAUSE, longest=PAUSE, private=True).run()
 
 
 async def apart(case_id: Hash32, work: Awaitable[object]) -> None:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from troth.chain.adapter import Chain
+from troth.chain.duty import Duty
 from troth.chain.keystore import Key, load_account, read_password
 from troth.committee.configuration import FILE, MemberConfiguration, load
 from troth.committee.directory.admission import Bonded, DescriptorAdmission, Posts
@@ -25,7 +26,6 @@ from troth.committee.service import member_app
 from troth.committee.tickets.keys import TicketKeyMember, TicketKeyStore
 from troth.committee.tickets.service import TicketMetrics, TicketOffice
 from troth.committee.tickets.turns import TicketTurns
-from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import membership_on
 from troth.protocol.tickets import messages
 from troth.protocol.types import Address
@@ -60,19 +60,15 @@ async def bonds(configuration: MemberConfiguration) -> AsyncIterator[Bonded]:
 
 async def follow_membership(chain: Chain, member: Member, seconds: float = MEMBERSHIP_SECONDS) -> None:
     """Read the members again and again, for ever; while the chain is away the last ones count."""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            found = await membership_on(chain)
-        except CommitteeUnknown as error:
-            log.warning("the members stay those that were read last: %s", error)
-            continue
-        except Exception:
-            log.exception("the members stay those that were read last")
-            continue
+
+    async def read() -> None:
+        found = await membership_on(chain)
         if found != member.membership:
             log.info("the committee has %d members now", len(found.members))
             member.membership = found
+
+    await asyncio.sleep(seconds)
+    await Duty("reading who is a member", read, every=seconds, longest=seconds).run()
 
 
 async def serve(folder: Path, password_file: Path | None) -> None:
@@ -136,8 +132,7 @@ async def assembled(configuration: MemberConfiguration, key: Key) -> AsyncIterat
         member = Member(key.secret, membership, schedule, store, admission, MemberMetrics())
         leading = Leading(member)
         for work in (leading.run(), leading.ask_again(), follow_membership(chain, member)):
-            task = asyncio.create_task(work)
-            stack.push_async_callback(_ended, task)
+            stack.push_async_callback(_ended, asyncio.create_task(work))
         yield member
 
 

@@ -28,6 +28,7 @@ from troth.audit.subject import AuditSubject
 from troth.audit.watching.findings import ShownFindings
 from troth.audit.watching.looks import CachingSource, Watcher
 from troth.chain import decoding
+from troth.chain.duty import Duty
 from troth.chain.errors import ChainError
 from troth.chain.market import Market
 from troth.chain.market import founding as found_of
@@ -221,21 +222,17 @@ async def _for_ever(reader: Reader) -> None:
 
 
 async def _again(what: str, work: Callable[[], Awaitable[None]], pause: float, index: ExplorerIndex) -> None:
-    """Work again and again; what fails is shown on every page, said once in the log, and tried once more."""
-    said = ""
-    while True:
+    """Work again and again; what fails is shown on every page."""
+
+    async def turn() -> None:
         try:
             await work()
-            if said:
-                _log.warning("%s goes on", what)
-            said = ""
-        except Exception as error:  # noqa: BLE001 -- nothing may end the reading
-            if str(error) != said:
-                _log.warning("%s failed and is tried again: %s", what, error)
-            said = str(error)
+        except Exception as error:
             with suppress(ExplorerError):
                 index.troubled(str(error))
-        await asyncio.sleep(pause)
+            raise
+
+    await Duty(what, turn, every=pause, longest=pause).run()
 
 
 # ---------------------------------------------------------------------------------------------------- as a process

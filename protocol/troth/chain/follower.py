@@ -8,13 +8,13 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from troth.chain.duty import Duty
 from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, NotFollowed, RpcRefused
 from troth.chain.records import Block
 from troth.chain.rounds import rounds
@@ -113,9 +113,8 @@ class Follower(Generic[Folded]):
         self._poll_interval = poll_interval
         self._states: OrderedDict[int, Folded] = OrderedDict()
         self._changed = asyncio.Condition()
-        self._wake = asyncio.Event()
         self._catching_up = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._following = Duty("reading the chain's events", self._turn, every=poll_interval, longest=LONGEST_BACKOFF)
         self._doubted = False
         self._began = time.monotonic()
         self._caught_up = float("-inf")
@@ -124,7 +123,7 @@ class Follower(Generic[Folded]):
         self.block = self._tip_number()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="event follower")
+        self._following.start()
         return self
 
     async def __aexit__(
@@ -134,10 +133,7 @@ class Follower(Generic[Folded]):
 
     async def close(self) -> None:
         """Stop following and close the file."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._following.stop()
         self._store.close()
 
     @property
@@ -163,7 +159,7 @@ class Follower(Generic[Folded]):
 
     async def reach(self, block: int, timeout: float) -> Folded:
         """The state once ``block`` has been followed, for example the block of an own receipt."""
-        self._wake.set()
+        self._following.hurry()
         return await self._wait(lambda: self.block >= block, timeout, f"Block {block} was not reached")
 
     async def _wait(self, fulfilled: Callable[[], bool], timeout: float, what: str) -> Folded:
@@ -215,32 +211,17 @@ class Follower(Generic[Folded]):
 
         Raises as ``catch_up``.
         """
-        if self._task is not None and time.monotonic() - self._caught_up < self._poll_interval:
+        if self._following.is_running and time.monotonic() - self._caught_up < self._poll_interval:
             return self.state
         return await self.catch_up()
 
-    async def _run(self) -> None:
-        backoff = self._poll_interval
-        while True:
-            try:
-                await self.catch_up()
-                if self.failure is not None:
-                    _log.info("the chain is followed again")
-                self.failure = None
-                backoff = self._poll_interval
-            except Exception as error:  # noqa: BLE001 -- nothing may end the following
-                self._note(error)
-                backoff = min(2 * backoff, LONGEST_BACKOFF)
-            self._wake.clear()
-            # Not wait_for: it may swallow the cancellation that comes with the event, and this would never end.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(backoff):
-                    await self._wake.wait()
-
-    def _note(self, error: Exception) -> None:
-        if self.failure is None:
-            _log.warning("the chain is not followed: %s", error, exc_info=not isinstance(error, ChainError))
-        self.failure = error if isinstance(error, ChainError) else _not_followed(error)
+    async def _turn(self) -> None:
+        try:
+            await self.catch_up()
+        except Exception as error:
+            self.failure = error if isinstance(error, ChainError) else _not_followed(error)
+            raise
+        self.failure = None
 
     async def _follow_head(self) -> None:
         asked = time.monotonic()

@@ -6,7 +6,6 @@ of the chain beside events, and the pools as those who choose chains of machines
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
-from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
+from troth.scheduler.duties import DutyPace, SchedulerDuties
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
@@ -244,8 +243,8 @@ async def assembled_market(
         duties = SchedulerDuties(orders, opener, times=configuration.redeem_times, pace=pace, reminders=reminders)
         duties.start()
         stack.push_async_callback(duties.stop)
-        for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
-            stack.callback(asyncio.create_task(supervised(name, job)).cancel)
+        for duty in pools.duties():
+            stack.push_async_callback(duty.start().stop)
         metrics.show(orders)
         if lent is not None:
             metrics.show_tunnels(lent)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from troth.chain.errors import ChainError
+from troth.chain.duty import Duty
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical
@@ -70,14 +70,6 @@ class DutyPace:
     slow: float = 60.0
 
 
-@dataclass(slots=True)
-class Failing:
-    """A duty that failed the last time, and why: readiness and ``status`` show it."""
-
-    name: str
-    reason: str | None = None
-
-
 class SchedulerDuties:
     """Runs all duties; ``reasons`` says which of them fail."""
 
@@ -96,8 +88,7 @@ class SchedulerDuties:
         self._times = times
         self._pace = pace or DutyPace()
         self._summons = SummonsDuty(orders)
-        self._failing: list[Failing] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._duties: list[Duty] = []
 
     def start(self) -> None:
         """Begin; ends with ``stop``."""
@@ -119,16 +110,14 @@ class SchedulerDuties:
 
     async def stop(self) -> None:
         """End all; what they began goes on at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*[duty.stop() for duty in self._duties])
         await self._summons.abandon()
         if self._reminders is not None:
             await self._reminders.close()
 
     def reasons(self) -> list[str]:
         """Which duties fail now, and why."""
-        return [f"{one.name} fails: {one.reason}" for one in self._failing if one.reason is not None]
+        return [f"{duty.name} fails: {duty.trouble[:300]}" for duty in self._duties if duty.trouble]
 
     async def _connect(self) -> None:
         await self._orders.context.peers.warm(nodes_of(self._orders), WARM_SECONDS)
@@ -138,30 +127,8 @@ class SchedulerDuties:
         await claim_due(self._orders.context, self._times)
 
     def _run(self, name: str, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
-        failing = Failing(name)
-        self._failing.append(failing)
-        self._tasks.append(asyncio.create_task(_forever(failing, seconds, work), name=name))
-
-
-async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        try:
-            await work()
-            failing.reason = None
-        except (ChainError, ProtocolError, SchedulerError, OSError) as error:
-            if failing.reason is None:
-                log.warning("%s fails: %s", failing.name, error)
-            failing.reason = str(error)[:300]
-        except Exception as error:
-            # Nothing that one look meets may end the duty: the next one may find the disk or the chain well again.
-            log.exception("%s fails", failing.name)
-            failing.reason = str(error)[:300]
-        await asyncio.sleep(seconds)
-
-
-async def supervised(name: str, work: Callable[[], Awaitable[object]]) -> None:
-    """Something that should never end, begun again whenever it does."""
-    await _forever(Failing(name), AGAIN_SECONDS, work)
+        # No pause grows: what is urgent has deadlines, which an error does not move.
+        self._duties.append(Duty(name, work, every=seconds, longest=seconds).start())
 
 
 def to_hear(orders: Orders) -> list[Address]:

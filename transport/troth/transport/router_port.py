@@ -17,6 +17,7 @@ from ipaddress import IPv4Address
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from troth.chain.duty import Duty
 from troth.transport.errors import RouterRefused
 from troth.transport.router_datagrams import NatPmp, Pcp, default_gateway
 from troth.transport.router_dialects import LEASE_SECONDS, MappedPort, RouterDialect
@@ -105,45 +106,44 @@ class RouterPort:
         self._ways = tuple(ways)
         self._host, self._port = found.hostname or "", found.port or 443
         self._inside = 0
-        self._keeping: asyncio.Task[None] | None = None
+        self._pause = AGAIN_SECONDS
+        self._keeping = Duty(
+            "asking the router", self._ask, every=lambda: self._pause, retry=AGAIN_SECONDS, longest=AGAIN_SECONDS
+        )
         self._held: tuple[RouterDialect, MappedPort] | None = None
-        self.trouble = "the router was not asked yet"
+        self._told = "the router was not asked yet"
+
+    @property
+    def trouble(self) -> str:
         """Why the port is not known to be open; empty where it is."""
+        failed = self._keeping.trouble
+        return f"the router failed: {failed}" if failed else self._told
 
     def start(self, inside: int) -> None:
         """Ask for the port, which is to lead to ``inside`` on this machine, from now on."""
         self._inside = inside
-        self._keeping = asyncio.create_task(self._keep(), name="port of the router")
+        self._keeping.start()
 
     async def close(self) -> None:
         """Give it back."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
+        await self._keeping.stop()
         if self._held is not None:
             with suppress(RouterRefused):
                 await self._held[0].close(self._inside, self._held[1].port)
                 log.info("the router closed port %d", self._held[1].port)
 
-    async def _keep(self) -> None:
-        while True:
-            try:
-                self._held = await _first(self._in_order(), self._opened)
-            except RouterRefused as error:
-                self._tell(f"the router opens no port: {error}")
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            except Exception:
-                # Without its port the node is lost to everybody: it is asked for again whatever happened.
-                log.exception("the router failed and is asked again")
-                self.trouble = "the router failed: see the log"
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            mapped = self._held[1]
-            self._tell(doubt_of(mapped, self._host, self._port))
-            # A router that promises years may forget them when it starts anew.
-            lease = min(mapped.seconds or LEASE_SECONDS, LEASE_SECONDS)
-            await asyncio.sleep(max(lease / 2, AGAIN_SECONDS))
+    async def _ask(self) -> None:
+        try:
+            self._held = await _first(self._in_order(), self._opened)
+        except RouterRefused as error:
+            self._pause = AGAIN_SECONDS
+            self._tell(f"the router opens no port: {error}")
+            return
+        mapped = self._held[1]
+        # A router that promises years may forget them when it starts anew.
+        lease = min(mapped.seconds or LEASE_SECONDS, LEASE_SECONDS)
+        self._pause = max(lease / 2, AGAIN_SECONDS)
+        self._tell(doubt_of(mapped, self._host, self._port))
 
     async def _opened(self, router: RouterDialect) -> tuple[RouterDialect, MappedPort]:
         mapped = await router.open(self._inside, self._port)
@@ -161,6 +161,6 @@ class RouterPort:
         return self._ways if held is None else (held, *(one for one in self._ways if one is not held))
 
     def _tell(self, trouble: str) -> None:
-        if trouble and trouble != self.trouble:
+        if trouble and trouble != self._told:
             log.warning("%s", trouble)
-        self.trouble = trouble
+        self._told = trouble

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from troth.chain.duty import Duty
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
 from troth.protocol.wire_tunnel import VISITORS_LIMIT, Attend, Visited
@@ -54,11 +55,21 @@ class Tunnel:
         self._operator = operator
         self._lender = lender
         self._place = host, 0
-        self._running: asyncio.Task[None] | None = None
+        self._lending: tuple[Lender, Channel] | None = None
+        self._pause = REFUSED_PAUSE
+        self._asking = Duty(
+            "fetching visitors", self._turn, every=lambda: self._pause, retry=REFUSED_PAUSE, longest=REFUSED_PAUSE
+        )
         self._session = time.time_ns() // 1000
         self._visits: set[asyncio.Task[None]] = set()
         self._patience = ChannelPatience(request=QUESTION_SECONDS, frame=64 * 1024)
-        self.trouble = "the tunnel is not open yet"
+        self._told = "the tunnel is not open yet"
+
+    @property
+    def trouble(self) -> str:
+        """Why nobody comes through; empty where the tunnel is open."""
+        failed = self._asking.trouble
+        return f"the tunnel failed: {failed}" if failed else self._told
 
     @property
     def visits(self) -> int:
@@ -68,42 +79,27 @@ class Tunnel:
     def start(self, port: int) -> None:
         """Have visitors joined to the server at ``port``."""
         self._place = self._place[0], port
-        self._running = asyncio.create_task(self._run())
+        self._asking.start()
 
     async def close(self) -> None:
         """Fetch nobody any more, and let go of who is there."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await self._asking.stop()
+        for visit in self._visits:
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+        if self._lending is not None:
+            await self._lending[1].close()
 
-    async def _run(self) -> None:
-        known: Lender | None = None
-        channel: Channel | None = None
-        try:
-            while True:
-                pause = REFUSED_PAUSE
-                try:
-                    lender = self._lender()
-                    if lender != known or channel is None:
-                        if channel is not None:
-                            await channel.close()
-                        known, channel = lender, self._channel_to(lender)
-                    pause = await self._ask(lender, channel)
-                except Exception:
-                    # Without its tunnel the node is lost to everybody: it goes on whatever happened.
-                    log.exception("the tunnel failed and is tried again")
-                    self.trouble = "the tunnel failed: see the log"
-                await asyncio.sleep(pause)
-        finally:
-            for visit in self._visits:
-                visit.cancel()
-            await asyncio.gather(*self._visits, return_exceptions=True)
-            if channel is not None:
-                await channel.close()
+    async def _turn(self) -> None:
+        lender, lending = self._lender(), self._lending
+        if lending is not None and lending[0] != lender:
+            self._lending = None
+            await lending[1].close()
+        if self._lending is None and lender is not None and (channel := self._channel_to(lender)) is not None:
+            self._lending = lender, channel
+        self._pause = await self._ask()
 
-    def _channel_to(self, lender: Lender | None) -> Channel | None:
-        if lender is None:
-            return None
+    def _channel_to(self, lender: Lender) -> Channel | None:
         try:
             return Channel(
                 lender.endpoint,
@@ -117,11 +113,12 @@ class Tunnel:
             self._say(str(error))
             return None
 
-    async def _ask(self, lender: Lender | None, channel: Channel | None) -> float:
+    async def _ask(self) -> float:
         """One question; seconds until the next one."""
-        if lender is None or channel is None:
+        if self._lending is None:
             self._say("the scheduler of the tunnel is not registered: troth node reach --tunnel, with another one")
             return REFUSED_PAUSE
+        lender, channel = self._lending
         try:
             answer = (await channel.request(Attend(self._session))).header
         except RemoteFailure as error:
@@ -135,7 +132,7 @@ class Tunnel:
             return REFUSED_PAUSE
         if self.trouble:
             log.info("reached through %s", lender.endpoint)
-            self.trouble = ""
+        self._told = ""
         for ticket in answer.tickets[: max(VISITORS_LIMIT - len(self._visits), 0)]:
             visit = asyncio.create_task(self._visit(lender, ticket))
             self._visits.add(visit)
@@ -143,9 +140,9 @@ class Tunnel:
         return ANSWERED_PAUSE if answer.tickets else EMPTY_PAUSE
 
     def _say(self, trouble: str) -> None:
-        if trouble != self.trouble:
+        if trouble != self._told:
             log.warning("%s", trouble)
-        self.trouble = trouble
+        self._told = trouble
 
     async def _visit(self, lender: Lender, ticket: bytes) -> None:
         """Fetch one visitor, and join it to the node's server."""

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from troth.chain.duty import is_asked_to_end
 from troth.chain.errors import ChainError
 from troth.chain.waiting import slowness
 from troth.client.errors import ClientError, OverlayFailed
@@ -156,6 +157,11 @@ class Connection(Generic[Kept]):
                 generation = SharedSession(session)
                 opened.set_result(generation)
                 await generation.over()
+        except asyncio.CancelledError:
+            if is_asked_to_end():
+                raise
+            if not opened.done():
+                opened.set_exception(ConnectionAbortedError("something that opening it waited for was cancelled"))
         except Exception as error:
             if not opened.done():
                 opened.set_exception(error)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from troth.chain.duty import Duty
 from troth.committee import requests
 from troth.committee.directory.member import Member
 from troth.committee.directory.proposal import Proposal, decode_proposal, encode_proposal
@@ -21,7 +22,6 @@ from troth.overlay.directory.signing import assemble, encode_signed, list_messag
 from troth.protocol import committee, typed_data
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.types import Address
-from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 SHORTEST_WAIT, LONGEST_WAIT = 4.0, 60.0
@@ -52,30 +52,22 @@ class Leading:
 
     def __init__(self, member: Member) -> None:
         self._member = member
+        self._tick = min(LONGEST_TICK, max(SHORTEST_TICK, member.schedule.period / 10))
         self._wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, member.schedule.period / 3))
 
     async def run(self) -> None:
         """For ever: lead when it is our turn, else see that we have the slot's list."""
-        tick = min(LONGEST_TICK, max(SHORTEST_TICK, self._member.schedule.period / 10))
-        while True:
-            try:
-                await self.act()
-            except (CommitteeError, OverlayError) as error:
-                log.warning("no list yet: %s", error)
-            except Exception:
-                log.exception("a slot failed")
-            now, period = self._member.clock(), self._member.schedule.period
-            await asyncio.sleep(min(tick, period - now % period + 0.01))
+        await Duty("agreeing on a list", self.act, every=self._until_next).run()
 
     async def ask_again(self) -> None:
         """For ever: see that relays still answer, so that no list has to wait for it."""
-        pause = min(LONGEST_TICK, max(SHORTEST_TICK, self._member.schedule.period / 10))
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await self._member.admission.ask_again()
-            except Exception:
-                log.exception("relays were not asked again")
+        await asyncio.sleep(self._tick)
+        again = self._member.admission.ask_again
+        await Duty("asking relays again", again, every=self._tick, longest=self._tick).run()
+
+    def _until_next(self) -> float:
+        now, period = self._member.clock(), self._member.schedule.period
+        return min(self._tick, period - now % period + 0.01)
 
     async def act(self) -> None:
         """What this moment asks for; raises NoAgreement if it is our turn and too few members agree."""

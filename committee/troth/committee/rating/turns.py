@@ -15,6 +15,7 @@ from functools import partial
 
 import msgspec
 
+from troth.chain.duty import Duty
 from troth.chain.errors import ChainError, ChainRejected
 from troth.client.errors import ClientError
 from troth.committee.corpus.prompts import PARTS
@@ -76,14 +77,7 @@ class EpochTurns:
     async def run(self) -> None:
         """For ever."""
         try:
-            while True:
-                try:
-                    await self.act()
-                except MISHAPS as error:
-                    log.warning("the epoch goes on: %s", error)
-                except Exception:
-                    log.exception("a look at the epoch failed")
-                await asyncio.sleep(self.tick)
+            await Duty("rating", self.act, every=self.tick, longest=self.tick).run()
         finally:
             for task in self._asking.values():
                 task.cancel()

@@ -22,6 +22,7 @@ import msgspec
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import submit
+from troth.chain.duty import Duty
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.committee import requests
@@ -64,15 +65,7 @@ class TicketTurns:
 
     async def run(self) -> None:
         """For ever; what fails is tried again."""
-        while True:
-            try:
-                await self.turn()
-            except (ChainError, CommitteeError, ProtocolError) as error:
-                log.warning("keys of tickets wait: %s", error)
-            except Exception:
-                # As every turn of a member: nothing may end it, or it deals no keys any more.
-                log.exception("keys of tickets wait")
-            await asyncio.sleep(self.poll)
+        await Duty("keeping keys of tickets", self.turn, every=self.poll, longest=self.poll).run()
 
     async def turn(self) -> None:
         """One look: this epoch's keys and the next one's. What is too old is erased whatever comes after."""

@@ -21,6 +21,7 @@ from troth.cases.opening import Opener
 from troth.cases.parties import ChannelParties
 from troth.cases.record import Record
 from troth.cases.reviewing import Reviewer
+from troth.chain.duty import Duty
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -31,7 +32,6 @@ from troth.node.court.inquiring import ChannelInquirer
 from troth.node.court.own_disputes import OwnDisputes
 from troth.node.court.proving import Prover
 from troth.node.court.recomputing import EngineRecompute
-from troth.node.earning.supervision import Supervised
 from troth.node.models.folder import ModelFolder
 from troth.node.orders.context import NodeContext
 from troth.protocol.market.court_money import bond_of
@@ -53,14 +53,14 @@ class NodeCourt:
     record: Record
     disputes: OwnDisputes | None = None
 
-    def tasks(self) -> tuple[Supervised, ...]:
+    def tasks(self) -> tuple[Duty, ...]:
         """What runs for as long as the node; each watches the chain by itself and waits its faults out."""
-        watching: Callable[..., Supervised] = partial(Supervised, stale_after=math.inf)
+        watching: Callable[..., Duty] = partial(Duty, stale_after=math.inf)
         return (
             watching("judging in the court", self.reviewer.run),
             watching("defending results in the court", self.defender.run),
             watching("carrying cases on", self.office.carrier.run),
-            *(() if self.disputes is None else (Supervised("answering disputes", self.disputes.step, interval=1.0),)),
+            *(() if self.disputes is None else (Duty("answering disputes", self.disputes.step, every=1.0),)),
         )
 
     def disputes_over(self, order: Hash32, segment: int) -> bool:

@@ -57,7 +57,7 @@ class EarningContext:
 
 
 class EarningKeeper:
-    """``step`` looks once; it is run again and again by ``supervision``."""
+    """``step`` looks once; a `Duty` does so again and again."""
 
     def __init__(self, tools: EarningContext) -> None:
         self._tools = tools

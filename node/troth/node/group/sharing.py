@@ -6,12 +6,12 @@ group, as bytes, updates and snapshots of its cache, and heartbeats with its loa
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
 from collections.abc import Callable
 
+from troth.chain.duty import Duty
 from troth.node.group.agreement import NamingAgreement
 from troth.node.group.cache import Cache
 from troth.node.group.loads import load_of
@@ -23,14 +23,12 @@ from troth.protocol.wire_group import Tell, Told
 from troth.routing.forwarding.decision import Policy
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL, Announcer
-from troth.routing.prefixes.errors import PrefixError
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.naming import Naming
 from troth.routing.prefixes.sentry import ROUND, SAMPLE, Sentry
 from troth.routing.prefixes.update import NodeLoad, encode_heartbeat, encode_update
 from troth.routing.prefixes.view import GroupView
-from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
 MOST_NAMES = 16_384
@@ -122,21 +120,18 @@ class Sharing:
         self.cache = follow(self._agreement.naming, self._note)
 
     async def run(self) -> None:
-        """Tell, and keep what is known, until cancelled."""
-        while True:
-            now = time.monotonic()
-            self._list(now)
-            self.telling.follow(self._membership.peers)
-            self.refresh()
-            self.view.expire(now)
-            try:
-                await self._agree(now)
-                if now - self._announced >= INTERVAL:
-                    self._announce(now)
-            except (OverlayError, PrefixError) as error:
-                # What this node holds stays unknown to the others then; it serves on.
-                log.warning("the group cannot be told what is held here: %s", error)
-            await asyncio.sleep(HEARTBEAT)
+        """Tell, and keep what is known, until cancelled. Where it fails the others do not know what this node holds."""
+        await Duty("telling the group what is held here", self._turn, every=HEARTBEAT, longest=HEARTBEAT).run()
+
+    async def _turn(self) -> None:
+        now = time.monotonic()
+        self._list(now)
+        self.telling.follow(self._membership.peers)
+        self.refresh()
+        self.view.expire(now)
+        await self._agree(now)
+        if now - self._announced >= INTERVAL:
+            self._announce(now)
 
     def refresh(self) -> None:
         """This node's own row is of now."""

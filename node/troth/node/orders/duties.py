@@ -74,7 +74,7 @@ def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
 
 
 class NodeDuties:
-    """Each method is one look; ``supervision`` repeats them. ``reached`` waits until a block was followed."""
+    """Each method is one turn of a `Duty`. ``reached`` waits until a block was followed."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def asked_for(parameters: Parameters) -> int:
 
 
 class SliceHosting:
-    """``step`` looks once; ``supervision`` repeats it."""
+    """``step`` is one turn of a `Duty`."""
 
     def __init__(self, context: NodeContext, service: OrderService) -> None:
         self._context = context

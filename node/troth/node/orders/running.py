@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
 from troth.chain.deployment import submit
+from troth.chain.duty import Duty
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
@@ -26,7 +27,6 @@ from troth.node.court.measuring import require_rows
 from troth.node.direct.assembly import Direct
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.keeper import EarningContext, EarningKeeper
-from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
 from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
@@ -129,7 +129,7 @@ class RunningNode:
         self._auto = auto
         self._stamps: WeightStamps = {}
         self._resident: Resident | None = None
-        self._tasks: tuple[Supervised, ...] = ()
+        self._tasks: tuple[Duty, ...] = ()
         self._stop = asyncio.Event()
         self._listening: TlsServer | None = None
 
@@ -315,7 +315,7 @@ class RunningNode:
             accuse_wei=self._configuration.accuse_wei,
             model=self._model,
         )
-        self._tasks = self._supervised(market, follower, context)
+        self._tasks = self._all_duties(market, follower, context)
         self._service = service
         self._metrics.follow_slice(lambda: context.engine.slice)
         engine = context.engine
@@ -335,8 +335,8 @@ class RunningNode:
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
-    def _supervised(self, market: Market, follower: MarketFollower, context: NodeContext) -> tuple[Supervised, ...]:
-        """Every long-lived task, each of which goes on after any error."""
+    def _all_duties(self, market: Market, follower: MarketFollower, context: NodeContext) -> tuple[Duty, ...]:
+        """What this node does for as long as it runs."""
         assert self._hosting is not None
         assert self._court is not None
         assert self._resident is not None
@@ -375,18 +375,18 @@ class RunningNode:
         duties = NodeDuties(context, market, self._key, court.bringer, reached, disputes=court.disputes_over)
         self._money.follow(context, keeper, duties)
         return (
-            Supervised("following the chain", follow, interval=5.0),
-            Supervised("answering summons", duties.answer_summons),
-            Supervised("redeeming and claiming", at_new_blocks),
-            Supervised("handing rejections on", duties.hand_on),
-            Supervised("holding layers", self._hosting.step, interval=1.0),
-            Supervised("reporting to schedulers", self._resident.run, stale_after=float("inf")),
-            Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
+            Duty("following the chain", follow, every=5.0),
+            Duty("answering summons", duties.answer_summons),
+            Duty("redeeming and claiming", at_new_blocks),
+            Duty("handing rejections on", duties.hand_on),
+            Duty("holding layers", self._hosting.step, every=1.0),
+            Duty("reporting to schedulers", self._resident.run, stale_after=float("inf")),
+            Duty("freeing old traces", duties.free, every=60.0, stale_after=3600.0),
             *self._court.tasks(),
             *self._contributing(market, follower),
         )
 
-    def _contributing(self, market: Market, follower: MarketFollower) -> tuple[Supervised, ...]:
+    def _contributing(self, market: Market, follower: MarketFollower) -> tuple[Duty, ...]:
         """What credits this node's service, where its file names the contract."""
         consent, rpc = self._configuration.organisations, self._configuration.rpc
         if consent is None:
@@ -404,7 +404,7 @@ class RunningNode:
             send,
             self._auto,
         )
-        return (Supervised("crediting what was served", contributing.step, stale_after=float("inf")),)
+        return (Duty("crediting what was served", contributing.step, stale_after=float("inf")),)
 
     async def _disputes(
         self, market: Market, follower: MarketFollower, execution_class: ExecutionClass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from troth.chain.duty import Duty
 from troth.overlay.directory.errors import CommitteeUnknown, DirectoryUnavailable, ListMalformed
 from troth.overlay.directory.keeping import DirectoryKeeper
 from troth.overlay.directory.listing import CommitteeMembership, Listing, read_membership
@@ -123,10 +123,12 @@ class DirectoryClient:
         self._clock = clock
         self._told: Listing | None = None
         self._read_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._following = Duty(
+            "fetching the directory", self.refresh, every=self._pause, retry=retry_seconds, longest=LONGEST_RETRY
+        )
+        self.hurry = self._following.hurry
+        self.stop = self._following.stop
         self.keeper = DirectoryKeeper(path)
-        self.failure: OverlayError | None = None
 
     @classmethod
     def over(
@@ -139,14 +141,13 @@ class DirectoryClient:
         """Use what is on disk now, and follow from here on."""
         self.keeper.load(self._contract, self._clock())
         self._tell()
-        self._task = asyncio.create_task(self._run(), name="directory")
+        self._following.start()
 
-    async def stop(self) -> None:
-        """Follow no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+    @property
+    def failure(self) -> OverlayError | None:
+        """Why there is no newer list."""
+        error = self._following.failure
+        return error if error is None or isinstance(error, OverlayError) else DirectoryUnavailable(str(error))
 
     def current(self) -> Listing | None:
         """The list, while it holds."""
@@ -171,33 +172,11 @@ class DirectoryClient:
         self._tell()
         return listing
 
-    async def _run(self) -> None:
-        retry = self._retry
-        while True:
-            try:
-                listing = await self.refresh()
-            except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
-                log.warning("no new directory: %s", error)
-                self.failure = error if isinstance(error, OverlayError) else DirectoryUnavailable(str(error))
-                await self._wait(retry)
-                retry = min(2 * retry, LONGEST_RETRY)
-            else:
-                self.failure, retry = None, self._retry
-                await self._wait(self._pause(listing))
-
-    def hurry(self) -> None:
-        """Look for a newer list now."""
-        self._hurry.set()
-
-    async def _wait(self, seconds: float) -> None:
-        # Not wait_for: in Python 3.11 it can swallow the cancellation that ends this task.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hurry.wait()
-        self._hurry.clear()
-
-    def _pause(self, listing: Listing) -> float:
+    def _pause(self) -> float:
         """Until between a third and half of the list's time is over: clients do not come all at once."""
+        listing = self.current()
+        if listing is None:
+            return self._retry
         span = listing.valid_until - listing.valid_after
         due = listing.valid_after + span * _SHUFFLE.uniform(0.35, 0.5)
         return max(due - self._clock(), min(self._retry, span / 20))

@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 import httpx
 import msgspec
 
+from troth.chain.duty import Duty
 from troth.overlay.attestation.measurement import Attested
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.codec import LONGEST_VALIDITY
@@ -120,23 +121,21 @@ async def keep_publishing(
     leads lists, too, and one that never takes it costs little. Where too few took it nobody finds this entry, so that
     the pauses grow to `retry` seconds and no further.
     """
-    soon = SHORTEST_PAUSE
-    while True:
-        try:
-            done = await once()
-            pause = max(min(again, done.holds_seconds / TIMES_HELD), SHORTEST_PAUSE)
-            log.info("published to %d members, which hold it for %g s", done.members, done.holds_seconds)
-            if done.reasons:
-                log.info(
-                    "%d members did not take it, and are told again: %s", len(done.reasons), "; ".join(done.reasons)
-                )
-                pause, soon = min(pause, soon), 2 * soon
-            else:
-                soon = SHORTEST_PAUSE
-        except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
-            log.warning("not published: %s", error)
-            pause, soon = min(soon, retry, again), 2 * soon
-        await asyncio.sleep(pause)
+    pause = soon = SHORTEST_PAUSE
+
+    async def turn() -> None:
+        nonlocal pause, soon
+        done = await once()
+        pause = max(min(again, done.holds_seconds / TIMES_HELD), SHORTEST_PAUSE)
+        log.info("published to %d members, which hold it for %g s", done.members, done.holds_seconds)
+        if done.reasons:
+            log.info("%d members did not take it, and are told again: %s", len(done.reasons), "; ".join(done.reasons))
+            pause, soon = min(pause, soon), 2 * soon
+        else:
+            soon = SHORTEST_PAUSE
+
+    longest = min(retry, again)
+    await Duty("publishing", turn, every=lambda: pause, retry=min(SHORTEST_PAUSE, longest), longest=longest).run()
 
 
 async def _post(member: CommitteeMember, path: str, body: bytes) -> Taken:

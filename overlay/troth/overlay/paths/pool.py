@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random, SystemRandom
 
+from troth.chain.duty import Duty
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.listing import Listing
@@ -78,8 +79,7 @@ class CircuitPool:
         self._known: Listing | None = None
         self._crowd = Crowd((), 0)
         self._news = asyncio.Event()
-        self._work = asyncio.Event()
-        self._tending: asyncio.Task[None] | None = None
+        self._tending = Duty("building circuits", self._tend, every=self._pause)
         self._watchers: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._attempts = Attempts(self._pace, self._random, self._loop.time)
@@ -104,13 +104,13 @@ class CircuitPool:
     async def start(self) -> None:
         """Begin to build, and return; raises GuardsUnusable."""
         self.update(self._listing())
-        self._tending = asyncio.create_task(self._tend())
-        self._tending.add_done_callback(self._stopped)
+        self._tending.start()
 
     async def close(self) -> None:
         """End all circuits; whoever waits gets NoCircuits."""
         self._closed = True
-        tasks = [self._tending, *(slot.task for slot in self._slots), *self._watchers]
+        await self._tending.stop()
+        tasks = [*(slot.task for slot in self._slots), *self._watchers]
         running = [task for task in tasks if task is not None]
         for task in running:
             task.cancel()
@@ -191,25 +191,14 @@ class CircuitPool:
             slot.path = slot.path if slot.task else None
             for member in slot.members:
                 member.stale = any(everyone.named(relay.name) != relay for relay in member.circuit.path)
-        self._work.set()
+        self._tending.hurry()
 
     # -- building --------------------------------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        while True:
-            self._work.clear()
-            self._look()
-            self._plan()
-            self._begin()
-            # Not wait_for: in Python 3.11 it can swallow the cancellation that ends this task.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pause()):
-                    await self._work.wait()
-
-    def _stopped(self, tending: asyncio.Task[None]) -> None:
-        if not tending.cancelled() and (error := tending.exception()) is not None:
-            self._last = f"the pool stopped: {error!r}"
-            log.error("a pool of circuits stopped", exc_info=error)
+        self._look()
+        self._plan()
+        self._begin()
 
     def _pause(self) -> float:
         if not any(slot.wanting for slot in self._slots):
@@ -350,9 +339,11 @@ class CircuitPool:
 
     def _too_few(self, live: int, count: int, seconds: float) -> NoCircuits:
         shortage = f"; {self._shortage}" if self._shortage else ""
+        failed = self._tending.trouble
+        last = f"building circuits failed: {failed}" if failed else self._last
         return NoCircuits(
             f"{live} of {count} circuits were there after {seconds:g} s, and this failed last",
-            self._last + shortage,
+            last + shortage,
             "Try again later; see whether this machine is on line.",
         )
 
@@ -360,4 +351,4 @@ class CircuitPool:
         """Wake whoever waits for a circuit, and the tending."""
         self._news.set()
         self._news = asyncio.Event()
-        self._work.set()
+        self._tending.hurry()

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from troth.chain.duty import Duty
 from troth.overlay.cells.format import EndReason
 from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.handshake import RelayIdentity
@@ -93,7 +94,7 @@ class RunningRelay:
     async def serving(self) -> AsyncIterator[int]:
         """The relay listens inside the block; yields its port. Leaving the block drains first."""
         port = self.listener.start(self._configuration.host, self._configuration.port)
-        sweeping = asyncio.create_task(self._sweep())
+        sweeping = Duty("looking at circuits", self._sweep, every=SWEEP_SECONDS, longest=SWEEP_SECONDS).start()
         if self.listed is not None:
             self.listed.start()
         try:
@@ -102,7 +103,7 @@ class RunningRelay:
                 async with asyncio.timeout(self._configuration.drain_seconds):
                     await self._drain()
         finally:
-            sweeping.cancel()
+            await sweeping.stop()
             if self.listed is not None:
                 await self.listed.stop()
             await self._close()
@@ -141,17 +142,12 @@ class RunningRelay:
         return found
 
     async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                links = (*self.listener.links, *self.switch.pool.links())
-                sweep(self.switch, links, asyncio.get_running_loop().time())
-                if self.listed is not None:
-                    self.listed.check()
-                self.reasons()
-            except Exception:
-                # Without it circuits would never end, and a list that has ended would go on naming relays.
-                log.exception("a look at the circuits failed")
+        """Without it circuits would never end, and a list that has ended would go on naming relays."""
+        links = (*self.listener.links, *self.switch.pool.links())
+        sweep(self.switch, links, asyncio.get_running_loop().time())
+        if self.listed is not None:
+            self.listed.check()
+        self.reasons()
 
     async def _drain(self) -> None:
         self.switch.draining = True

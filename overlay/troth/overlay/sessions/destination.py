@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from troth.chain.duty import Duty
 from troth.overlay.relay.limits import TokenBucket
 from troth.overlay.sessions.answering import Answering
 from troth.overlay.sessions.errors import MalformedFrame, OpeningRefused, TooMuch
@@ -88,14 +89,15 @@ class Destination:
 
     async def sweeping(self) -> None:
         """Forget what is over, once a second, until cancelled."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            now = asyncio.get_running_loop().time()
-            self._inbox.expire(now)
-            self.metrics.lost.inc(len(self._inbox.lost))
-            self._inbox.lost.clear()
-            self.table.sweep(now)
-            self.metrics.sessions.set(len(self.table.sessions))
+        await Duty("forgetting sessions", self._sweep, every=SWEEP_SECONDS, longest=SWEEP_SECONDS).run()
+
+    async def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._inbox.expire(now)
+        self.metrics.lost.inc(len(self._inbox.lost))
+        self._inbox.lost.clear()
+        self.table.sweep(now)
+        self.metrics.sessions.set(len(self.table.sessions))
 
     def close(self) -> None:
         """End every session."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
+from troth.chain.duty import Duty
 from troth.protocol.sizes import sizes_of
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import SCHEDULER_REQUESTS
@@ -165,7 +166,7 @@ class Coordinator:
         if pool is None or side is None:
             return entry.ends
         if not pool.considered:
-            # Only before the first look of `watch`: strangers ask this, and a large pool takes a while.
+            # Only before the first look: strangers ask this, and a large pool takes a while.
             pool.consider(side)
         return pool.offered or entry.ends or (side.layers,)
 
@@ -210,26 +211,27 @@ class Coordinator:
         found = {class_id: (self.pool(class_id), self._side(class_id)) for class_id in self._served}
         return {class_id: (pool, side) for class_id, (pool, side) in found.items() if pool and side}
 
-    async def watch(self) -> None:
-        """Think about every class again, for as long as this runs."""
-        while True:
-            for class_id, (pool, side) in self.pools().items():
-                try:
-                    pool.consider(side)
-                    self._gauges.show(class_id, pool, side)
-                except Exception:
-                    # One class's trouble keeps no other from being placed, and tasks are served all the same.
-                    log.exception("class 0x%s could not be placed", class_id.hex())
-            await asyncio.sleep(CONSIDER_SECONDS)
+    def duties(self) -> tuple[Duty, ...]:
+        """What is done for as long as this runs."""
+        placing = Duty("placing nodes", self._consider, every=CONSIDER_SECONDS)
+        return placing, Duty("measuring ways", self._measure_ways, every=WAYS_SECONDS)
 
-    async def measure_ways(self) -> None:
-        """Measure the way to every node that reports, for as long as this runs."""
-        while True:
-            await asyncio.gather(
-                *[self._measure(pool, Address(name)) for pool, _ in self.pools().values() for name in pool.reporting()],
-                return_exceptions=True,
-            )
-            await asyncio.sleep(WAYS_SECONDS)
+    async def _consider(self) -> None:
+        """Think about every class again."""
+        for class_id, (pool, side) in self.pools().items():
+            try:
+                pool.consider(side)
+                self._gauges.show(class_id, pool, side)
+            except Exception:
+                # One class's trouble keeps no other from being placed, and tasks are served all the same.
+                log.exception("class 0x%s could not be placed", class_id.hex())
+
+    async def _measure_ways(self) -> None:
+        """Measure the way to every node that reports."""
+        await asyncio.gather(
+            *[self._measure(pool, Address(name)) for pool, _ in self.pools().values() for name in pool.reporting()],
+            return_exceptions=True,
+        )
 
     async def _measure(self, pool: ClassPool, node: Address) -> None:
         try:
