@@ -31,8 +31,6 @@ from troth.transport.errors import OverlayError
 log = logging.getLogger(__name__)
 
 DELIVERY_SECONDS = 10.0
-AGAIN_SECONDS = 5.0
-"""Until something that ended, and should not have, is begun again."""
 WARM_SECONDS = 5.0
 """Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
 
