@@ -41,7 +41,7 @@ class Run:
 
 
 @pytest.fixture
-def orders(monkeypatch: pytest.MonkeyPatch) -> Orders:
+def orders(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Orders:
     async def admit(_context: Any, sent: Any, _preferred: Any, entering: Any) -> Any:
         with entering():
             await asyncio.sleep(0)
@@ -52,7 +52,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> Orders:
     monkeypatch.setattr(Orders, "_has_failed", lambda _self, _order: False)
     monkeypatch.setattr(Orders, "_await_client", lambda _self, _order: None)
     context: Any = None
-    return Orders(context, context, concurrent=256)
+    return Orders(context, context, concurrent=getattr(request, "param", 256))
 
 
 def held(orders: Orders) -> Counter[Hash32]:
@@ -100,11 +100,23 @@ async def test_whoever_wants_all_places_needs_a_tab_for_each_of_the_last(orders:
     await end(orders, list(orders._runs.values()))
 
 
-async def test_few_places_are_all_given_to_one_client(orders: Orders) -> None:
-    orders._concurrent = GREED
+@pytest.mark.parametrize("orders", [GREED, 9, 15, 31], indirect=True)
+async def test_of_few_places_one_is_left_whoever_orders(orders: Orders) -> None:
+    """Two clients that share them by halves, too, leave one to who holds none."""
+    places = orders._concurrent
+    for greedy in ([tab_of(1)], [tab_of(1), tab_of(2)]):
+        await fill(orders, greedy)
+        assert places - orders.running == max(1, places // 9 if len(greedy) == 1 else 1)
+        assert await orders.submit(order_of(HONEST)) is not None
+        await end(orders, list(orders._runs.values()))
+
+
+@pytest.mark.parametrize("orders", [1, GREED - 1], indirect=True)
+async def test_fewer_places_are_all_given_to_one_client(orders: Orders) -> None:
+    places = orders._concurrent
     await fill(orders, [HONEST])
-    assert held(orders) == {HONEST: GREED}
-    with pytest.raises(Busy, match="All 8 places are taken"):
+    assert held(orders) == {HONEST: places}
+    with pytest.raises(Busy, match=f"All {places} places are taken"):
         await orders.submit(order_of(tab_of(1)))
     await end(orders, list(orders._runs.values()))
 

@@ -1,7 +1,9 @@
 """HTTPS between parties: pinned to the key of the channel, on connections that nobody can hold open for nothing.
 
-uvicorn waits for ever for a request's first line and headers, from as many peers as there are file descriptors. Here a
-connection that is not being answered has a few seconds to ask something, and one host has a share of all connections.
+uvicorn waits for ever for a request's first line and headers, and for whoever reads nothing of its answers, from as
+many peers as there are file descriptors. Here a connection that is not being answered has a few seconds to ask
+something, answers are read within a minute, and one host has a share of all connections. Where many hosts hold all of
+them, the oldest that waits for its peer gives way.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ KEPT_SECONDS = 2.0
 (`server.IDLE_SECONDS`). With equal times, a request now and then meets the closing of the connection it is sent on."""
 HEADER_SECONDS = 15.0
 """For the request line and all headers; longer than any honest peer's pause between two packets."""
+UNREAD_SECONDS = 60.0
+"""For a peer to read what fills its connection's buffers, about half a megabyte: longer than a slow line takes."""
 CONNECTIONS = 1024
 CONNECTIONS_PER_HOST = 128
 
@@ -85,11 +89,14 @@ class BoundedHttp(H11Protocol):
     """uvicorn's protocol over h11, which also bounds the size of headers (64 KiB)."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Turn away who comes when all places are taken."""
+        """Turn away who comes when all places of its host are taken, or all places by peers that are being answered."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS or self._from_same_host() > CONNECTIONS_PER_HOST:
+        self._since = self.loop.time()
+        if self._from_same_host() > CONNECTIONS_PER_HOST or not self._has_place():
             transport.abort()
             return
         self._wait_for_request()
@@ -97,7 +104,19 @@ class BoundedHttp(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The peer reads more slowly than it is answered; whoever asks on and reads nothing would stay for ever."""
+        super().pause_writing()
+        self._stop_watching()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The peer has read."""
+        self._stop_watching()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Part of a request; the time for all of it runs from its first byte."""
@@ -110,6 +129,7 @@ class BoundedHttp(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From here on the websocket's own keepalive applies."""
         self._stop_waiting()
+        self._stop_watching()
         super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
@@ -121,6 +141,23 @@ class BoundedHttp(H11Protocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _waits_for_peer(self) -> bool:
+        """Whether the next step is the peer's: to ask, to send the rest of a request, or to read."""
+        return not self._is_answering() or self.cycle.more_body or self.flow.write_paused
+
+    def _has_place(self) -> bool:
+        """Whether there is one, or another connection gives its own up. An honest peer's waits for a moment only."""
+        if len(self.connections) <= CONNECTIONS:
+            return True
+        others = [one for one in cast("set[Any]", self.connections) if isinstance(one, BoundedHttp) and one is not self]
+        oldest = min((one for one in others if one._waits_for_peer()), key=lambda one: one._since, default=None)
+        if oldest is None:
+            return False
+        # At once: whoever comes before its end is seen would find the same one.
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
     def _wait_for_request(self) -> None:
         self._stop_waiting()
         self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
@@ -129,6 +166,11 @@ class BoundedHttp(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stop_watching(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _from_same_host(self) -> int:
         own, others = customer_of(self.client), cast("set[Any]", self.connections)

@@ -73,7 +73,8 @@ ROWS_PIECE = 1 << 20
 GREED = 8
 """How many times as many places as are free one tab may hold: alone it has eight ninths of all."""
 KEPT_SHARE = 16
-"""One place of so many is kept for tabs that hold none."""
+"""One place of so many is kept for tabs that hold none, and one at least from ``GREED`` places on: of fewer an idle
+place is too much of what a scheduler earns."""
 RETRY_AFTER = 5
 """Seconds after which a client that found all places taken may ask again: a short answer's time."""
 CLIENT_SECONDS = 3.0
@@ -146,6 +147,8 @@ class Orders:
         self.book = book
         self.draining = False
         self._concurrent = concurrent
+        self._kept = max(1, concurrent // KEPT_SHARE) if concurrent >= GREED else 0
+        """Places for tabs that hold none."""
         self._written = 0
         """Orders that were admitted and are being written."""
         self._held: Counter[Hash32] = Counter()
@@ -191,7 +194,7 @@ class Orders:
         free = self._concurrent - len(self._runs) - self._written
         if free <= 0:
             raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
-        if self._held[tab] >= GREED * free or (self._held[tab] and free <= self._concurrent // KEPT_SHARE):
+        if self._held[tab] >= GREED * free or (self._held[tab] and free <= self._kept):
             what = f"This tab has {self._held[tab]} of {self._concurrent} places, and the others are kept for others"
             raise Busy(what, RETRY_AFTER)
 
