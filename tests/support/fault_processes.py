@@ -38,6 +38,7 @@ from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
 from troth.testnet.forked import Forked, fork, preload, take_streams
+from troth.transport import event_loop
 from troth.transport.identity import load_identity
 from troth.transport.logs import configure
 from troth.transport.server import TlsServer, run_until_stopped
@@ -138,12 +139,12 @@ def node_main(settings: NodeSettings, plan: Plan) -> None:
     torch.set_num_threads(1)
     arm("node", plan)
     node = RunningNode(settings.configuration, Key.from_secret(settings.secret), verify_weights=False)
-    asyncio.run(node.run())
+    event_loop.run(node.run())
 
 
 def scheduler_main(settings: SchedulerSettings, plan: Plan) -> None:
     arm("scheduler", plan)
-    asyncio.run(_schedule(settings))
+    event_loop.run(_schedule(settings))
 
 
 async def _schedule(settings: SchedulerSettings) -> None:
@@ -163,7 +164,7 @@ def client_configuration(settings: ClientSettings) -> ClientConfiguration:
 
 def client_main(settings: ClientSettings, plan: Plan) -> None:
     arm("client", plan)
-    asyncio.run(_ask_all(settings))
+    event_loop.run(_ask_all(settings))
 
 
 async def _ask_all(settings: ClientSettings) -> None:
