@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.summons_duty import worked_off
 from support.tab_scene import called, history_of
 from unit.test_lost_scheduler import Scene, look, summons
 
@@ -16,6 +20,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks import forgotten
+from troth.scheduler.checks.summons import SummonsDuty
 
 
 @pytest_asyncio.fixture
@@ -53,3 +58,56 @@ async def test_choices_of_nodes_are_hashed_once_for_each_summons(
     assert len(hashed) == first
     if known:
         assert called(scene, Part.SUMMONS, "passOnResults").value("tab")[1].lower() == node.lower()
+
+
+async def test_a_lost_order_is_looked_for_ever_less_often_while_its_summons_is_not_answered(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each look asks whole groups. Nobody here shows the results again."""
+    asked = await scene.send(scene.asked(check_rate=250_000))
+    event = summons(scene, asked, SummonsKind.CHECK)
+    await scene.begin_again()
+    scene.ledger.fold(event)
+    now, looks = 0.0, list[float]()
+    for node in scene.nodes.values():
+        node.stopped = True
+    duty = SummonsDuty(scene.orders, lambda: now)
+    for _ in range(600):
+        before = len(duty._working)
+        await duty.look()
+        if len(duty._working) > before:
+            looks.append(now)
+        await worked_off(duty)
+        now += 0.1
+    pauses = [later - earlier for earlier, later in pairwise(looks)]
+    assert pauses[:4] == pytest.approx([1, 2, 4, 8], abs=0.11)
+    assert pauses[4:] == pytest.approx([16] * len(pauses[4:]), abs=0.11)
+    assert len(pauses) > 5
+    assert caplog.text.count("is not in the journal") == 1
+
+
+async def test_searches_leave_the_threads_of_the_books_free(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers who summon for many orders would keep every order's next step from the disk."""
+    asked = await scene.send(scene.asked(check_rate=250_000))
+    events = [summons(scene, asked, SummonsKind.RESULTS)] * 64
+    await scene.begin_again()
+    scene.ledger.block += 10
+    going_on, searching = threading.Event(), threading.Event()
+
+    def search(*_: Any) -> None:
+        searching.set()
+        going_on.wait(30)
+
+    monkeypatch.setattr(forgotten, "_admitted", search)
+    looking = [asyncio.create_task(forgotten._pass_on_results(scene.context, event.state, no_send)) for event in events]
+    try:
+        assert await asyncio.to_thread(searching.wait, 10)
+        async with asyncio.timeout(10):
+            assert (await scene.send(scene.asked(check_rate=250_000))).tokens
+    finally:
+        going_on.set()
+        await asyncio.gather(*looking)
+
+
+async def no_send(*_: object, **_named: object) -> None:
+    raise AssertionError("nobody was admitted")

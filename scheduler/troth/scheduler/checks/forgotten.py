@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice, product
 from typing import Any, Protocol, TypeVar
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 MOST_TRIED = 1 << 18
 """Choices of nodes that are hashed: all of two groups with 500 members, or of three with 64."""
 ANSWER_SECONDS = 5.0
+_SEARCHING = ThreadPoolExecutor(1, "searching")
+"""One search at a time, beside the threads that every order's books are written in: each takes a processor whole, and
+strangers who summon for many orders would have all of those threads searching."""
 _LIMIT = 1 << 12
 
 Word = TypeVar("Word", Result, Verdict)
@@ -60,7 +64,7 @@ async def answer_forgotten(context: SchedulerContext, record: SummonsRecord, sen
 
 
 async def _pass_on_results(context: SchedulerContext, state: SummonsState, send: SummonsSender) -> None:
-    nodes = await asyncio.to_thread(_admitted, context, state)
+    nodes = await asyncio.get_running_loop().run_in_executor(_SEARCHING, _admitted, context, state)
     if nodes is None:
         log.error("nobody in the groups of order 0x%s was admitted for it", state.order.hex())
         return
@@ -123,7 +127,7 @@ async def _results(context: SchedulerContext, state: SummonsState) -> tuple[Sign
         tried = islice(product(*shown), MOST_TRIED)
         return next((some for some in tried if _named(some) == state.results), None)
 
-    return await asyncio.to_thread(meant)
+    return await asyncio.get_running_loop().run_in_executor(_SEARCHING, meant)
 
 
 def _is_about(result: Result, order: Hash32, segment: int) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +32,10 @@ from troth.scheduler.orders.service import Orders
 from troth.scheduler.tabs.database import StorageFailed
 
 log = logging.getLogger(__name__)
+
+LONGEST_PAUSE = 16.0
+"""Seconds until a summons for an order that the records lost is looked at again, after one that was 1 doubled: each
+look asks whole groups of nodes what they signed, and may hash what they show for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,12 @@ class _LiveSummons:
 class SummonsDuty:
     """Looks at every live summons again and again; each is worked on once at a time."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
         self._orders = orders
+        self._clock = clock
         self._working: dict[Hash32, asyncio.Task[None]] = {}
+        self._lost: dict[Hash32, tuple[float, float]] = {}
+        """By summons for an order that the records lost: the next look's time, and the pause after that."""
 
     @property
     def _context(self) -> SchedulerContext:
@@ -65,15 +74,27 @@ class SummonsDuty:
     async def look(self) -> None:
         """Begin to answer whatever is asked."""
         me, state = self._context.operator.address, self._context.ledger.state
+        self._lost = {name: due for name, due in self._lost.items() if name in state.summons}
         for summons_id, record in state.summons.items():
             if record.state.scheduler != me or record.answered is not None or summons_id in self._working:
                 continue
             history = self._context.store.get(record.state.order)
-            if history is None:
-                log.error("summoned for order 0x%s, which is not in the journal", record.state.order.hex())
+            if history is None and not self._is_due(summons_id, record.state.order):
+                continue
             task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, history)))
             self._working[summons_id] = task
             task.add_done_callback(partial(self._done, summons_id))
+
+    def _is_due(self, summons_id: Hash32, order: Hash32) -> bool:
+        """Whether a summons for a lost order is looked at now."""
+        now = self._clock()
+        at, pause = self._lost.get(summons_id, (now, 1.0))
+        if now < at:
+            return False
+        if summons_id not in self._lost:
+            log.error("summoned for order 0x%s, which is not in the journal", order.hex())
+        self._lost[summons_id] = now + pause, min(2 * pause, LONGEST_PAUSE)
+        return True
 
     def _done(self, summons_id: Hash32, _task: asyncio.Task[None]) -> None:
         self._working.pop(summons_id, None)
