@@ -156,9 +156,14 @@ def refuses_a_copy(operated: Operated, processes: list[Forked]) -> None:
 
 def leaves(operated: Operated, earned: str, stake: str) -> None:
     """What was earned is withdrawn at once, and stake is said to be bound until its block."""
-    assert operated.signed("leave")["exit_block"] is None
+    dry = operated.signed("leave")
+    assert dry["exit_block"] is None
+    assert dry["stake_units"] == stake
     left = operated.signed("leave", "--broadcast")
-    assert left["exit_block"] > left["block"]
+    assert left["stake_free_after_block"] == left["exit_block"] == left["block"] + dry["unbonding_blocks"]
+    assert dry["stake_free_after_block"] <= left["exit_block"]
+    assert "withdraw --broadcast" in left["next"][-1]
+    assert operated.told("status")["seats"] == 0
     withdrawn = operated.signed("withdraw", "--broadcast")
     assert withdrawn["calls"][0]["function"] == "withdraw"
     assert withdrawn["amount_units"] == withdrawn["credit_units"] == earned

@@ -171,9 +171,11 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
     assert [one["function"] for one in closed["calls"]] == ["close"]
     (waiting,) = (await finish_of_market(home, secret, broadcast=True))["waiting"]
     assert gone.address in waiting
-    assert not (await exit_of_market(home, secret, broadcast=False))["sent"]
-    await exit_of_market(home, secret, broadcast=True)
+    dry = await exit_of_market(home, secret, broadcast=False)
+    assert not dry["sent"]
+    left = await exit_of_market(home, secret, broadcast=True)
     found = await status_of_market(home)
+    assert left["stake_free_after_block"] == found["exit_block"] >= dry["stake_free_after_block"]
     assert found["problems"] == [f"leaving: withdraw after block {found['exit_block']}"]
     closed = await finish_of_market(home, secret, broadcast=True)
     assert [one["function"] for one in closed["calls"]] == ["close"] * (len(stage.nodes) - 1)

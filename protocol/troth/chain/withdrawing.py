@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.chain.errors import NothingFree
+from troth.chain.market import Market
 from troth.protocol.amounts import Asset
+from troth.protocol.market.calls import view
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import account_id
+from troth.protocol.market.types import PotKind
+from troth.protocol.types import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,14 @@ class Withdrawable:
             "bound_until_block": self.exit_block or None if is_bound else None,
         }
 
+    def unbinding(self, unbonding: int) -> dict[str, Any]:
+        """When the stake is free, for a report; of one that has not left as if it left now. ``unbonding``: blocks."""
+        return {
+            "stake_units": str(self.stake),
+            "unbonding_blocks": unbonding,
+            "stake_free_after_block": self.exit_block or self.block + unbonding,
+        }
+
     def departure(self, command: str) -> tuple[str, str]:
         """How an operator stands that leaves or has left, and what it does now; ``command`` as in `require_some`."""
         if self.block <= self.exit_block:
@@ -71,6 +85,15 @@ class Withdrawable:
             raise NothingFree(what, f"{held}, which is bound until this operator leaves", leaves)
         value = f"{held}, which is bound until block {self.exit_block}; it is block {self.block}"
         raise NothingFree(what, value, f"Repeat it after block {self.exit_block}; {redeems}.")
+
+
+async def withdrawable(market: Market, operator: Address) -> Withdrawable:
+    """Credit, stake and exit block of an operator."""
+    wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
+    _, _, exit_block = await market.read(wanted)
+    stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
+    pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
+    return Withdrawable(await market.read(pot), stake, exit_block, await market.chain.block_number())
 
 
 def gas_warning(told: Mapping[str, Any], amount: int, asset: Asset) -> dict[str, str]:

@@ -86,7 +86,9 @@ class OnMarket(NamedTuple):
 
     @property
     def seats(self) -> int:
-        """Seats that the stake covers in the configured class."""
+        """Seats that the stake covers in the configured class; none once the operator leaves."""
+        if self.exit_block:
+            return 0
         return min(self.stake // self.rules.seat, self.rules.seat_cap) if self.rules.seat else 0
 
 

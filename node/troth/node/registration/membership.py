@@ -14,7 +14,7 @@ from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.sending import TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
-from troth.chain.withdrawing import Withdrawable
+from troth.chain.withdrawing import withdrawable
 from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.errors import ConfigError
 from troth.node.inspection.process import operator_of
@@ -32,14 +32,19 @@ from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import State, account_id
-from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, ExecutionClass, NodeRegistration, PotKind, Role, Rules
-from troth.protocol.market.views import class_of
+from troth.protocol.market.state import State
+from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, ExecutionClass, NodeRegistration, Role, Rules
+from troth.protocol.market.views import class_of, parameters_of
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, to_address
 from troth.transport.identity import load_identity
 
 SEATS = 2
 """Default stake in seats: a node with one seat leaves all draws with its first fine."""
+SERVE_ON = [
+    "serve on until the stake is free, since it can be taken until then",
+    "troth node withdraw --broadcast, after that block",
+]
+"""What is left to do for one that leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,11 +295,24 @@ def top_up(
 
 def leave(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
     """Leave all groups and begin to unbind the stake."""
+    configuration = load(home)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
 
-    def calls(market: Market, operator: Address, _asset: Asset) -> tuple[list[PartCall], dict[str, Any]]:
-        return [build(market.contracts, Part.REGISTRY, "deregister", operator)], {}
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market, MarketFollower(market) as follower:
+            await follower.catch_up()
+            call = build(market.contracts, Part.REGISTRY, "deregister", key.address)
+            told = await carry_out(market, call, TransactionSender.of(key), broadcast=broadcast)
+            found = await withdrawable(market, key.address)
+            told |= {"exit_block": found.exit_block or None, "next": SERVE_ON}
+            return {
+                **told,
+                **found.unbinding(parameters_of(follower.state).unbonding),
+                **described(await asset_of(market)),
+            }
 
-    return _by_operator(load(home), password_file, calls, broadcast=broadcast)
+    result: dict[str, Any] = asyncio.run(send())
+    return result
 
 
 def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
@@ -318,15 +336,6 @@ def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict
 
     result: dict[str, Any] = asyncio.run(send())
     return result
-
-
-async def withdrawable(market: Market, operator: Address) -> Withdrawable:
-    """Credit, stake and exit block of an operator."""
-    wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
-    _, _, exit_block = await market.read(wanted)
-    stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
-    pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
-    return Withdrawable(await market.read(pot), stake, exit_block, await market.chain.block_number())
 
 
 def move(

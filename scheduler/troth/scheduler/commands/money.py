@@ -15,7 +15,7 @@ from typing import Any
 from troth.chain.keystore import Key, address_in, load_account, read_password
 from troth.chain.sending import Told, TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
-from troth.chain.withdrawing import Withdrawable, gas_warning
+from troth.chain.withdrawing import Withdrawable, gas_warning, withdrawable
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -83,7 +83,9 @@ async def exit_of_market(folder: Path, password_file: Path | None, *, broadcast:
         call = build(looked.market.contracts, Part.REGISTRY, "deregister", looked.operator)
         told = await carry_out(looked.market, call, _operator(looked, password_file), broadcast=broadcast)
         owed = "Keep it running until `troth scheduler status` shows nothing unfinished and no tab is open."
-        return {**told, "next": owed}
+        found = await withdrawable(looked.market, looked.operator)
+        free = found.unbinding(parameters_of(looked.state).unbonding)
+        return {**told, **free, **described(await asset_of(looked.market)), "next": owed}
 
 
 async def withdraw_of_market(folder: Path, password_file: Path | None, *, broadcast: bool) -> Told:
