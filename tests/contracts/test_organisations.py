@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import Anvil
 from support import contract_reads as reads
-from support.market_world import LAYERS, class_of
+from support.market_world import LAYERS, PARAMETERS, class_of
 from support.organisation_stage import EPOCH, OrganisationStage, organisation_stage, own_class
 
 from troth.chain.adapter import Chain
@@ -20,13 +20,14 @@ from troth.node.configuration import HostingConsent
 from troth.node.organisations.credits import Contributing
 from troth.protocol import organisation_calls as calls
 from troth.protocol.calls import Call
+from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import build
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.views import rules_in
-from troth.protocol.organisations import OrganisationsPlace, cost_of, layer_bytes
+from troth.protocol.organisations import OrganisationsPlace, Presence, cost_of, layer_bytes
 from troth.protocol.reputation import ONE
-from troth.protocol.types import Segment
+from troth.protocol.types import Address, Segment, address_to_bytes
 
 pytestmark = pytest.mark.chain
 
@@ -237,6 +238,62 @@ async def test_a_node_credits_itself_and_takes_what_its_owner_allowed(stage: Org
     assert await step("bob other", everybody) == ["host"]
     assert (await stage.reading()).state.hostings[stage.nodes["bob other"].address].deployment == number + 1
     await same(stage, tmp_path)
+
+
+async def leave_market(stage: OrganisationStage, name: str) -> None:
+    """Bob's node deregisters, and takes its stake when it may."""
+    node, registry = stage.nodes[name].address, Part.REGISTRY
+    await stage.market.execute(build(stage.market.contracts, registry, "deregister", node), stage.bob)
+    stage.anvil.mine(PARAMETERS.unbonding + 1)
+    await stage.market.execute(build(stage.market.contracts, registry, "withdrawStake", node), stage.bob)
+
+
+def forget(stage: OrganisationStage, node: Address, owner: Address) -> None:
+    """Have the Registry lose a node's role, as if whoever has left could join again."""
+    for slot in range(64):
+        place = "0x" + keccak256(bytes(12) + address_to_bytes(node) + slot.to_bytes(32, "big")).hex()
+        word = str(stage.anvil.rpc("eth_getStorageAt", stage.market.contracts.registry, place, "latest"))
+        if word.endswith(owner[2:].lower()):
+            stage.anvil.rpc("anvil_setStorageAt", stage.market.contracts.registry, place, "0x" + bytes(32).hex())
+            return
+    raise AssertionError(f"no slot of the Registry names {owner}")
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["as it is", "if the Registry forgot who left"])
+async def test_no_host_of_a_model_comes_back_with_another_class(stage: OrganisationStage, forgets: bool) -> None:
+    """A hosted node is credited for the layers it hosts, whatever its class: an operator has one class for life.
+
+    Else Bob's node would be paid for the public model's layers out of what Alice set aside for her own model.
+    """
+    await serving(stage)
+    epochs = PARAMETERS.unbonding // EPOCH + 4
+    for _ in range(epochs):
+        await stage.serve("alice one")
+    alice = stage.nodes["alice one"].address
+    await stage.send(calls.deploy(state_hash(own_class()), 1, epochs, alice, "own-model"), stage.alice)
+    host = await stage.register("bob own", stage.bob, own_class())
+    await stage.send(calls.host(1, host, WHOLE), stage.nodes["bob own"])
+    await leave_market(stage, "bob own")
+    if forgets:
+        forget(stage, host, stage.bob.address)
+        await stage.register("bob own", stage.bob, class_of())
+    else:
+        for other in (class_of(), own_class()):
+            with pytest.raises(ChainRejected, match="OperatorKnown"):
+                await stage.register("bob own", stage.bob, other)
+    await stage.next_epoch()
+    epoch = await stage.next_epoch() - 1
+    async with await Chain.connect(stage.anvil.url, stage.place.contract) as chain:
+        assert (await chain.read(reads.hosting_of(host))).deployment == 1
+    presence = Presence(host, 0, LAYERS, 2, 2)
+    if forgets:
+        await stage.send(calls.post(epoch, [presence]), stage.bob)
+    else:
+        with pytest.raises(ChainRejected, match="NotInGroup"):
+            await stage.send(calls.post(epoch, [presence]), stage.bob)
+    async with await Chain.connect(stage.anvil.url, stage.place.contract) as chain:
+        assert await chain.read(reads.balance_of(stage.bob.address)) == (SERVED if forgets else 0)
+        assert (await chain.read(reads.deployment_of(1))).reserve == (epochs - forgets) * SERVED
 
 
 async def test_the_contract_of_another_market_is_refused(stage: OrganisationStage) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from websockets.exceptions import InvalidStatus
 
 from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received
-from troth.protocol.wire_tunnel import Attend, Visited
+from troth.protocol.wire_tunnel import VISITORS_LIMIT, Attend, Visited
+from troth.transport import https
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.channel_server import ChannelServer
 from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, TunnelRefused, WrongTlsKey
@@ -45,7 +47,7 @@ class Behind:
 
         channels = ChannelServer(NODE, self.echo, lambda sender: sender == SCHEDULER.address, requests=ORDER_REQUESTS)
         channels.mount(app)
-        self.server = TlsServer(app, self.identity, "127.0.0.1", 0)
+        self.server = TlsServer(app, self.identity, "127.0.0.1", 0, tunnelled=True)
 
     async def echo(self, sender: Address, _header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         assert sender == SCHEDULER.address
@@ -175,6 +177,39 @@ async def test_visitors_are_bounded_in_all(tmp_path: Path) -> None:
         assert lending.tunnels.visitors == 2
         for _reader, writer in held:
             writer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("handshake", [True, False], ids=["says nothing", "ends no handshake"])
+async def test_a_crowd_of_visitors_that_say_nothing_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handshake: bool
+) -> None:
+    """From four addresses it could take all places of an endpoint. The node, which sees who waits, gives them back."""
+    monkeypatch.setattr(https, "HEADER_SECONDS", 600.0)
+    monkeypatch.setattr("troth.transport.server.HANDSHAKE_SECONDS", 600.0)
+    async with reached(tmp_path, replace(TunnelLimits(), hold=0.5)) as (lending, behind, _tunnel):
+        channel = behind.channel(lending.endpoint)
+        assert (await channel.request(TASK, b"early")).header == Received(positions=5)
+        context = pinned_context(behind.identity.spki_sha256) if handshake else None
+        held = []
+        for number in range(2 * VISITORS_LIMIT):
+            # Who finds no place is cut off, and comes again.
+            with suppress(OSError):
+                held.append(await visit(lending, f"127.0.0.{2 + number % 4}", context))
+        later = behind.channel(lending.endpoint)
+        assert (await later.request(TASK, b"late")).header == Received(positions=4)
+        assert (await channel.request(TASK, b"still")).header == Received(positions=5)
+        for writer in held:
+            writer.transport.abort()
+        for one in (channel, later):
+            await one.close()
+
+
+async def visit(lending: Lending, source: str, context: ssl.SSLContext | None) -> asyncio.StreamWriter:
+    name = None if context is None else ""
+    place = ("127.0.0.1", lending.port)
+    _, writer = await asyncio.open_connection(*place, local_addr=(source, 0), ssl=context, server_hostname=name)
+    return writer
 
 
 async def test_a_later_process_of_a_node_replaces_an_earlier_one(tmp_path: Path) -> None:

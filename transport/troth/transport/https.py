@@ -30,6 +30,8 @@ UNREAD_SECONDS = 60.0
 """For a peer to read what fills its connection's buffers, about half a megabyte: longer than a slow line takes."""
 CONNECTIONS = 1024
 CONNECTIONS_PER_HOST = 128
+WAITING_BEHIND_TUNNEL = 16
+"""Of the visitors of one lent endpoint (`wire_tunnel.VISITORS_LIMIT`), in handshakes as many again."""
 
 
 def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
@@ -149,14 +151,20 @@ class BoundedHttp(H11Protocol):
         """Whether there is one, or another connection gives its own up. An honest peer's waits for a moment only."""
         if len(self.connections) <= CONNECTIONS:
             return True
+        waiting = self._waiting()
+        self._end(waiting[:1])
+        return bool(waiting)
+
+    def _waiting(self) -> list[BoundedHttp]:
+        """The other connections that wait for their peers, the oldest first."""
         others = [one for one in cast("set[Any]", self.connections) if isinstance(one, BoundedHttp) and one is not self]
-        oldest = min((one for one in others if one._waits_for_peer()), key=lambda one: one._since, default=None)
-        if oldest is None:
-            return False
-        # At once: whoever comes before its end is seen would find the same one.
-        self.connections.discard(oldest)
-        oldest.transport.abort()
-        return True
+        return sorted((one for one in others if one._waits_for_peer()), key=lambda one: one._since)
+
+    def _end(self, given_up: list[BoundedHttp]) -> None:
+        for one in given_up:
+            # At once: whoever comes before its end is seen would find the same one.
+            self.connections.discard(one)
+            one.transport.abort()
 
     def _wait_for_request(self) -> None:
         self._stop_waiting()
@@ -175,3 +183,13 @@ class BoundedHttp(H11Protocol):
     def _from_same_host(self) -> int:
         own, others = customer_of(self.client), cast("set[Any]", self.connections)
         return sum(customer_of(connection.client) == own for connection in others)
+
+
+class TunnelledHttp(BoundedHttp):
+    """Behind a lent endpoint. The lender turns newcomers away where its places are taken, and cannot tell who waits:
+    here few may, and whoever comes next is let in."""
+
+    def _has_place(self) -> bool:
+        waiting = self._waiting()
+        self._end(waiting[: max(0, len(waiting) + 1 - WAITING_BEHIND_TUNNEL)])
+        return super()._has_place()

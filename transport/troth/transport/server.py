@@ -24,9 +24,9 @@ from troth.transport.alone import ENDING
 from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
-from troth.transport.https import CONNECTIONS, CONNECTIONS_PER_HOST, BoundedHttp
+from troth.transport.https import CONNECTIONS, CONNECTIONS_PER_HOST, WAITING_BEHIND_TUNNEL, BoundedHttp, TunnelledHttp
 from troth.transport.identity import TlsIdentity
-from troth.transport.listener import TlsListener, listening_socket
+from troth.transport.listener import Admits, TlsListener, listening_socket
 from troth.transport.shared_port import SharedPort
 from troth.transport.tls import server_context
 
@@ -65,6 +65,7 @@ class TlsServer:
         drain_seconds: how long draining may take.
         grace_seconds: how long requests that are being answered then have for their ends.
         shared: what else is spoken on the port.
+        tunnelled: whether visitors come through a tunnel, so that all of them seem to be of one host.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class TlsServer:
         grace_seconds: float = 5.0,
         limits: ChannelLimits | None = None,
         shared: SharedPort | None = None,
+        tunnelled: bool = False,
     ) -> None:
         self._app = app
         self._drain = drain
@@ -86,8 +88,9 @@ class TlsServer:
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        configuration = _configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(()))
-        self._server = _Server(configuration, grace_seconds)
+        http = TunnelledHttp if tunnelled else BoundedHttp
+        configuration = _configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(()), http)
+        self._server = _Server(configuration, grace_seconds, _has_room_behind_tunnel if tunnelled else _has_room)
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -184,9 +187,10 @@ class _Server(uvicorn.Server):
     end, and for how long it is quiet.
     """
 
-    def __init__(self, configuration: uvicorn.Config, grace_seconds: float) -> None:
+    def __init__(self, configuration: uvicorn.Config, grace_seconds: float, admits: Admits) -> None:
         super().__init__(configuration)
         self._grace_seconds = grace_seconds
+        self._admits = admits
         self._ending = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -197,7 +201,7 @@ class _Server(uvicorn.Server):
         self.servers = [
             cast(
                 asyncio.Server,
-                TlsListener(one, self.config.ssl, lambda _host: made(), _has_room, seconds=HANDSHAKE_SECONDS),
+                TlsListener(one, self.config.ssl, lambda _host: made(), self._admits, seconds=HANDSHAKE_SECONDS),
             )
             for one in sockets or ()
         ]
@@ -270,6 +274,13 @@ def _has_room(listener: TlsListener, host: str) -> bool:
     return True
 
 
+def _has_room_behind_tunnel(listener: TlsListener, _host: str) -> bool:
+    """Always: all visitors seem to be of one host, so the oldest handshake gives way where there are too many."""
+    if listener.handshakes >= WAITING_BEHIND_TUNNEL:
+        listener.cut_oldest()
+    return True
+
+
 class _Quiet(uvicorn.Config):
     """uvicorn without its own logging set-up; this package's `logs` has already arranged it."""
 
@@ -286,7 +297,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _configuration(
-    app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits, shared: SharedPort
+    app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits, shared: SharedPort, protocol: type[BoundedHttp]
 ) -> uvicorn.Config:
     def context(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         assert identity is not None
@@ -299,7 +310,7 @@ def _configuration(
         ws=_WebSocket,
         ws_max_size=limits.frame + OVERHEAD,
         ws_per_message_deflate=False,
-        http=cast("type[asyncio.Protocol]", shared.beside(BoundedHttp)),
+        http=cast("type[asyncio.Protocol]", shared.beside(protocol)),
         lifespan="off",
         access_log=False,
         server_header=False,

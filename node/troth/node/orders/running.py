@@ -226,6 +226,7 @@ class RunningNode:
             self._configuration.port,
             drain=lambda: self._drain(channel),
             shared=self._direct.shared_port,
+            tunnelled=self._configuration.tunnel is not None,
         )
 
     def _tunnel_through(self, market: Market, follower: MarketFollower) -> Tunnel | None:
