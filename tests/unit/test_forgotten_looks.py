@@ -1,10 +1,11 @@
-"""Who was admitted for an order that the records lost is looked for once, and not at each look at its summons."""
+"""What a summons names of an order that the records lost is searched for once, and not at each look at the summons."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ from troth.scheduler.checks.summons import SummonsDuty
 @pytest_asyncio.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     forgotten._chosen.cache_clear()
+    forgotten._chosen_results.cache_clear()
     made = Scene(tmp_path / "scheduler")
     made.ledger.block = 500
     await made.begin()
     yield made
     await made.stop()
     forgotten._chosen.cache_clear()
+    forgotten._chosen_results.cache_clear()
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -58,6 +61,32 @@ async def test_choices_of_nodes_are_hashed_once_for_each_summons(
     assert len(hashed) == first
     if known:
         assert called(scene, Part.SUMMONS, "passOnResults").value("tab")[1].lower() == node.lower()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_choices_of_results_are_hashed_once_for_each_summons(
+    scene: Scene, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that were not admitted may show results of their own for as long as the summons is not answered."""
+    asked = await scene.send(scene.asked(check_rate=250_000))
+    event, hashed, plain = summons(scene, asked, SummonsKind.CHECK), [], messages.results_hash_of
+    if not known:
+        event = replace(event, state=replace(event.state, results=Hash32(b"\x77" * 32)))
+    await scene.begin_again()
+    scene.ledger.fold(event)
+
+    def counted(hashes: Any) -> Hash32:
+        hashed.append(hashes)
+        return plain(hashes)
+
+    monkeypatch.setattr(messages, "results_hash_of", counted)
+    await look(scene)
+    assert len(hashed) == 1
+    await look(scene)
+    await look(scene)
+    assert len(hashed) == 1
+    if known:
+        called(scene, Part.SUMMONS, "passOnCheck")
 
 
 async def test_a_lost_order_is_looked_for_ever_less_often_while_its_summons_is_not_answered(

@@ -22,7 +22,6 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
-from troth.chain.keystore import Key  # noqa: E402
 from troth.node.engine.loading import (  # noqa: E402
     WATCH_SECONDS,
     load_engine,
@@ -40,7 +39,7 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.roots.weights_root import weights_root  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links, usual_name  # noqa: E402
 from troth.node.models.tensor_files import raw_tensors  # noqa: E402
-from troth.node.orders.running import MarketParts, RunningNode  # noqa: E402
+from troth.node.orders.engine_start import EngineStart  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -343,10 +342,10 @@ async def test_weights_that_change_between_the_load_and_the_watch_are_seen(sourc
         scribble(source / WEIGHTS)
         return made
 
-    node: Any = RunningNode(place, Key.generate(), verify_weights=False, parts=MarketParts(engine=load))
-    await node._load(SimpleNamespace(state=SimpleNamespace(parties={})), None, None)
+    start: Any = EngineStart(place, load, verify_weights=False)
+    await start.load(None, None, None)
     with pytest.raises(ModelError, match=f"were changed: {WEIGHTS}"):
-        await asyncio.wait_for(watch_weights(place, node._stamps), WATCH_SECONDS / 2)
+        await asyncio.wait_for(watch_weights(place, start.stamps), WATCH_SECONDS / 2)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(watch_weights(place, stamps_before(place)), 0.1)
 

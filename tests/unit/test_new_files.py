@@ -1,4 +1,4 @@
-"""Keys and configurations on a disk that is full: nothing half written stays, and the same command works afterwards."""
+"""Files on a disk that is full, or of a process that is killed: nothing half written stays, and the next one writes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from troth.chain import new_files
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
-from troth.chain.new_files import create_file, replace_file
+from troth.chain.new_files import create_file, replace_file, replacing
 from troth.command.rendering import describe
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.transport import identity
@@ -57,6 +58,7 @@ def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path, monkeypatch: py
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from typing import BinaryIO
 from troth.chain import new_files
 
 def opened(descriptor, mode):
@@ -149,7 +151,7 @@ def test_of_two_that_write_one_file_at_once_one_is_refused(tmp_path: Path, monke
 def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "client.toml"
     replace_file(place, b"old")
-    (tmp_path / "client.toml.writing").write_bytes(b"of a run that was killed")
+    (tmp_path / f".client.toml.{'0a' * 8}").write_bytes(b"of a run that was killed")
     with monkeypatch.context() as patched:
         full_after(patched, 0)
         with pytest.raises(OSError, match="No space left"):
@@ -157,6 +159,56 @@ def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatc
     assert (place.read_bytes(), list(tmp_path.iterdir())) == (b"old", [place])
     replace_file(place, b"new")
     assert place.read_bytes() == b"new"
+
+
+def test_of_two_that_replace_a_file_at_once_the_last_one_stays_whole(tmp_path: Path) -> None:
+    """Two commands may save one conversation, or note what they read of one model."""
+    place = tmp_path / "saved.json"
+    with replacing(place) as file:
+        file.write(b"first ")
+        replace_file(place, b"second")
+        assert place.read_bytes() == b"second"
+        file.write(b"and last")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("saved.json", b"first and last")]
+
+
+def test_a_file_about_to_take_its_place_is_left_to_whoever_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def beside_another(writing: Path, place: Path) -> Path:
+        new_files.remove_unfinished(place)
+        return rename(writing, place)
+
+    monkeypatch.setattr(Path, "replace", beside_another)
+    replace_file(tmp_path / "new", b"whole")
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("new", b"whole")]
+
+
+def test_what_fails_while_it_is_written_leaves_the_old_file_and_says_why(tmp_path: Path) -> None:
+    """Numpy says in words alone that a disk is full."""
+    place = tmp_path / "states.npy"
+    replace_file(place, b"old")
+
+    def fill(file: BinaryIO) -> None:
+        file.write(b"ne")
+        raise OSError("4 requested and 2 written")
+
+    with pytest.raises(OSError, match=r"^4 requested and 2 written$"), replacing(place) as file:
+        fill(file)
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("states.npy", b"old")]
+
+
+@pytest.mark.parametrize(("mode", "made"), [(0o600, 0o600), (0o666, 0o640)])
+def test_a_file_for_anybody_to_read_is_as_open_as_the_umask_lets_it_be(tmp_path: Path, mode: int, made: int) -> None:
+    before = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "network.json", mode) as file:
+            file.write(b"{}")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "network.json").stat().st_mode) == made
 
 
 @pytest.mark.parametrize("files", [0, 2])

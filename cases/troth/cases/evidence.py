@@ -9,11 +9,11 @@ Nothing in it is believed: whoever uses it checks signatures and hashes (``asses
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from troth.cases.errors import EvidenceRefused
+from troth.chain.new_files import replace_file
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, messages
@@ -170,9 +170,9 @@ def write(path: Path, evidence: Evidence) -> None:
     for rows in evidence.rows:
         beside = rows.inside is not None and rows.size > ROWS_INSIDE
         if beside and rows.inside is not None:
-            _write(rows_path(path.parent, rows), rows.inside)
+            replace_file(rows_path(path.parent, rows), rows.inside)
         kept.append(replace(rows, inside=None) if beside else rows)
-    _write(path, encode(replace(evidence, rows=tuple(kept))))
+    replace_file(path, encode(replace(evidence, rows=tuple(kept))))
 
 
 def read(path: Path) -> Evidence:
@@ -200,12 +200,3 @@ def rows_of(evidence: Evidence, segment: int, folder: Path | None = None) -> byt
 def rows_path(folder: Path, rows: SegmentRows) -> Path:
     """Where rows lie that are not inside: the name is their hash, so that no name of a stranger is used."""
     return folder / f"{rows.digest.hex()}.rows"
-
-
-def _write(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(path.name + ".unfinished")
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)  # noqa: PTH105 - atomic, and the same on every system

@@ -6,7 +6,6 @@ and the same is shown. States, whose tiles are opened, lie in a file of their ow
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import numpy as np
 
 from troth.cases.errors import AlreadyPledged, CaseStorageError
 from troth.chain.formats import SIGNED, claim_format, private
+from troth.chain.new_files import replacing
 from troth.protocol.market import canonical
 from troth.protocol.market.proceedings import Reveal
 from troth.protocol.tensors import RowArray
@@ -122,10 +122,5 @@ class Record:
         return self._folder / f"{hearing.hex()}{_STATES}"
 
     def _save(self, hearing: Hash32, states: RowArray) -> None:
-        path = self._path(hearing)
-        unfinished = path.with_suffix(".unfinished")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with replacing(self._path(hearing)) as file:
             np.save(file, states, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)  # noqa: PTH105 - atomic, and the same on every system

@@ -16,6 +16,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from troth.chain.new_files import replace_file
 from troth.client.errors import ModelUnavailable
 from troth.client.template import Message, render
 from troth.client.tokenizer_bounds import require_bounded
@@ -161,9 +162,7 @@ class LanguageCache:
         path = self._path(architecture)
         path.parent.mkdir(parents=True, exist_ok=True)
         body = {"tokenizer": files.tokenizer, "chat_template": files.chat_template, "config": files.config}
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
-        partial.replace(path)
+        replace_file(path, json.dumps(body, ensure_ascii=False).encode())
 
     def _path(self, architecture: str) -> Path:
         return self._folder / f"{keccak256(architecture.encode()).hex()}.json"

@@ -8,7 +8,6 @@ with an unknown, missing or repeated key, or with a value of another type is ref
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from troth.chain.new_files import replacing
 from troth.network.errors import NetworkFileInvalid
 from troth.network.services import SERVICES, ServicePlace, Services
 from troth.protocol.bindings import MARKET_PARTS
@@ -200,17 +200,10 @@ def parse_description(content: bytes, place: str) -> NetworkDescription:
 
 
 def write_description(path: Path, network: NetworkDescription) -> None:
-    """Write the file whole or not at all."""
+    """Write the file whole or not at all, for anybody to read."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(network.rendered())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, mode=0o666) as file:
+        file.write(network.rendered().encode())
 
 
 def is_url(text: str) -> bool:

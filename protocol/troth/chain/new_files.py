@@ -1,4 +1,4 @@
-"""New files that are there whole or not at all: keys and configurations, of which half would be worse than none.
+"""Files that are there whole or not at all: keys, configurations, records, of which half would be worse than none.
 
 Until a file is whole it lies beside its place, hidden, and locked by the process that writes it. The lock ends with the
 process, so what a killed one left is told from what another one is about to finish.
@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,10 +30,11 @@ def create_file(path: Path, content: bytes) -> None:
     remove_unfinished(path)
     if path.exists():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    writing = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_BYTES)}")
+    writing = _beside(path)
     try:
         with _opened(writing) as file:
-            _fill(file, content)
+            file.write(content)
+            _sync(file)
             _give_name(writing, path, content)
     except FileExistsError:
         raise
@@ -53,26 +55,54 @@ def remove_unfinished(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The same for a file that may be there: the old one stays until the new one is whole."""
-    writing = path.with_name(path.name + ".writing")
-    writing.unlink(missing_ok=True)
-    create_file(writing, content)
-    writing.replace(path)
+    """Write a file that may be there, mode 0600; see ``replacing``."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """A file for what is to stand at ``path``: the old one stays until the block ends and the new one is on the disk.
+
+    Where the block fails, or the process is killed, the old one stays for good. Of several that write at once the last
+    one stays, whole.
+
+    Args:
+        mode: of a new file, less what the umask takes away.
+
+    Raises OSError with the file's name.
+    """
+    remove_unfinished(path)
+    writing = _beside(path)
+    try:
+        with _opened(writing, mode) as file:
+            yield file
+            _sync(file)
+            writing.replace(path)  # while it is locked, or another process would take it for one that was left
+    except OSError as error:
+        if error.errno is None:
+            raise  # numpy's, of a full disk: it says in its words how much was written
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        writing.unlink(missing_ok=True)
     _settle(path.parent)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_BYTES)}")
+
+
+def _opened(path: Path, mode: int = 0o600) -> BinaryIO:
     """A new file that is locked until it is closed."""
     while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         _lock(descriptor, wait=True)
         if path.exists():
             return os.fdopen(descriptor, "wb")
         os.close(descriptor)  # another process took it for one that was left, in the moment before the lock
 
 
-def _fill(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 
@@ -112,7 +142,8 @@ def _write_there(path: Path, content: bytes) -> None:
     """Where a file has one name, a kill may leave half of it, and nothing else does."""
     try:
         with _opened(path) as file:
-            _fill(file, content)
+            file.write(content)
+            _sync(file)
     except FileExistsError:
         raise
     except BaseException:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -41,6 +40,7 @@ from troth.audit.evidence.source import parameters_of
 from troth.audit.evidence.types import AuditEvidence
 from troth.chain.headers import RawHeader, read_header
 from troth.chain.market import DeploymentPlace
+from troth.chain.new_files import replacing
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market.types import Contracts
@@ -103,16 +103,14 @@ class Bundle:
 
 
 def write_bundle(path: Path, evidence: AuditEvidence, served: Served) -> str:
-    """Write the bundle beside ``path`` and move it there; returns the content hash that its seal carries."""
+    """Write the bundle, for anybody to read; returns the content hash that its seal carries."""
     content = hashlib.sha256()
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+    with replacing(path, mode=0o666) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         for line in _lines(evidence, served):
             encoded = msgspec.json.encode(line) + b"\n"
             content.update(encoded)
             packed.write(encoded)
         packed.write(msgspec.json.encode(Seal(content.hexdigest())) + b"\n")
-    os.replace(unfinished, path)  # noqa: PTH105 - atomic, and the same on every system
     return content.hexdigest()
 
 

@@ -7,7 +7,6 @@ does meanwhile are printed above the prompt.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ from typing import Annotated, BinaryIO, Literal, cast
 
 import msgspec
 
+from troth.chain.new_files import replace_file
 from troth.client.errors import PromptError
 from troth.client.home import Home
 from troth.client.orders.conversation import Turn, opening, say, turn_of, user_message
@@ -74,16 +74,10 @@ def read_saved(path: Path) -> SavedConversation:
 
 def write_saved(path: Path, saved: SavedConversation) -> None:
     """Write it for its owner's eyes alone: it holds prompts and answers. PromptError where it cannot be written."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(saved)))
-        fresh.replace(path)
+        replace_file(path, msgspec.json.format(msgspec.json.encode(saved)))
     except OSError as error:
-        with suppress(OSError):
-            fresh.unlink()
         what, remedy = f"The conversation cannot be saved: {error.strerror}", "Write /save FILE with another name."
         raise PromptError(what, path, remedy) from error
 

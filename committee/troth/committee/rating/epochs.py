@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from troth.chain.adapter import Chain
+from troth.chain.new_files import replace_file
 from troth.chain.reputation import followed_reputation
 from troth.committee.errors import EpochRefused, SignedOther
 from troth.committee.records import open_records
@@ -123,12 +124,8 @@ def read_credits(path: Path) -> dict[str, int]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Replace a file at once, so that a kill leaves the old one or the new one; mode 0600, as prompts may be in it."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    fresh.touch(mode=0o600)
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-    fresh.replace(path)
+    """Replace a file by one that people can read, with mode 0600, as prompts may be in it."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 
 class EpochJournal:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from troth.chain.new_files import replacing
 from troth.node.calibration.verifying import Measured
 from troth.node.errors import NodeStorageError
 from troth.protocol.hashing import keccak256
@@ -93,10 +94,9 @@ class MeasurementFiles:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    staging = path.with_suffix(".writing")
-    staging.write_bytes(data)
-    staging.replace(path)
+    """Whole or not at all, for anybody to read: classes are made from what several machines measured."""
+    with replacing(path, mode=0o666) as file:
+        file.write(data)
 
 
 def _arrays(path: Path) -> Measured:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from troth.chain.new_files import replacing
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import Numbers
 from troth.protocol.disputes.layout import Layout
@@ -54,15 +54,9 @@ class KeptTrace:
 
     def keep(self, layer: int, computed: ComputedLayer) -> None:
         """On disk when this returns."""
-        path, packed = self._path(layer), io.BytesIO()
         roots = np.frombuffer(b"".join(computed.roots), np.uint8).reshape(-1, 32)
-        np.savez(packed, output=computed.output, roots=roots)
-        unfinished = path.with_suffix(".unfinished")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(packed.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        with replacing(self._path(layer)) as file:
+            np.savez(file, output=computed.output, roots=roots)
 
     @property
     def layers(self) -> int:

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from troth.chain.new_files import replacing
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.stress import StressReport, Tell, stress
 from troth.node.engine.vllm.engine import VllmEngine
@@ -72,9 +73,8 @@ def keep_stress(home: Path, key: str, report: StressReport) -> Path:
     """Write what was passed beside what was passed before; returns the file."""
     path = home / FILE
     known = _read(path) | {key: report.as_json() | {"at": int(time.time())}}
-    staging = path.with_suffix(".writing")
-    staging.write_text(json.dumps(known, indent=2), encoding="utf-8")
-    staging.replace(path)
+    with replacing(path, mode=0o666) as file:
+        file.write(json.dumps(known, indent=2).encode())
     return path
 
 

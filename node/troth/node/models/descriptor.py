@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from troth.chain.new_files import replacing
 from troth.node.errors import ModelError
 from troth.node.models.broken_numbers import require_numbers
 from troth.node.models.folder import ModelFolder
@@ -156,6 +156,6 @@ def _read_cache(path: Path) -> dict[str, Any]:
 
 
 def _write_cache(path: Path, cache: dict[str, Any]) -> None:
-    staging = path.with_name(f"{path.name}.{os.getpid()}")
-    staging.write_text(json.dumps(cache), encoding="utf-8")
-    staging.replace(path)
+    """For anybody to read: it lies beside a model's files, which several nodes may share."""
+    with replacing(path, mode=0o666) as file:
+        file.write(json.dumps(cache).encode())

@@ -7,10 +7,9 @@ import gc
 import logging
 import signal
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from fastapi import FastAPI
 
 from troth.cases.context import CaseContext
@@ -27,15 +26,12 @@ from troth.node.court.measuring import require_rows
 from troth.node.direct.assembly import Direct
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.keeper import EarningContext, EarningKeeper
-from troth.node.engine.head import require_head
-from troth.node.engine.imprints import require_imprints
-from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
-from troth.node.engine.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
-from troth.node.engine.probe import require_class
-from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.models.folder import ModelFolder, find_model
+from troth.node.engine.interface import BoundedEngine, Engine, WholeEngine, writes_alone
+from troth.node.engine.loading import load_engine, watch_card, watch_weights
+from troth.node.errors import ConfigError, NodeBusy
 from troth.node.orders.context import LendingLimits, NodeContext, begins_later, open_stores, with_first_block
 from troth.node.orders.duties import NodeDuties
+from troth.node.orders.engine_start import EngineStart, MarketEngineLoader
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.metrics import NodeMarketMetrics, NodeMetrics
@@ -47,13 +43,11 @@ from troth.node.pool.resident import Resident
 from troth.node.registration.configured_slice import text_of
 from troth.protocol.calls import Call
 from troth.protocol.market.errors import InvalidOrder
-from troth.protocol.market.heads import head_of
 from troth.protocol.market.layers import layers_of
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import ExecutionClass, PotKind, Role
-from troth.protocol.market.views import class_of, registered_scheduler
-from troth.protocol.tensors import Dtype
-from troth.protocol.types import Address, ModelDescriptor
+from troth.protocol.market.views import registered_scheduler
+from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
 from troth.transport.alone import Alone
 from troth.transport.channel_server import ChannelServer
@@ -64,23 +58,6 @@ from troth.transport.server import TlsServer, serving
 from troth.transport.tunnel_client import Tunnel
 
 log = logging.getLogger(__name__)
-
-WARM_UP = SessionKey(bytes(32), 0, 0)
-WARM_UP_POSITIONS = 4
-
-
-class MarketEngineLoader(Protocol):
-    """Brings an engine up; see ``loading.load_engine``."""
-
-    def __call__(
-        self,
-        configuration: NodeConfiguration,
-        execution_class: Arithmetic,
-        descriptor: ModelDescriptor,
-        *,
-        verify: bool,
-    ) -> Engine:
-        """Seconds of work; called in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +92,8 @@ class RunningNode:
         """``auto``: carry out what the scheduler of the configuration's [auto] would have this node host."""
         self._configuration = configuration
         self._key = key
-        self._verify_weights = verify_weights
         self._parts = parts or MarketParts()
+        self._engine_start = EngineStart(configuration, self._parts.engine, verify_weights=verify_weights)
         self._metrics = NodeMetrics()
         self._money = NodeMarketMetrics(self._metrics.registry)
         self._service: OrderService | None = None
@@ -127,7 +104,6 @@ class RunningNode:
         self._tunnel: Tunnel | None = None
         self._router: RouterPort | None = None
         self._auto = auto
-        self._stamps: WeightStamps = {}
         self._resident: Resident | None = None
         self._tasks: tuple[Duty, ...] = ()
         self._stop = asyncio.Event()
@@ -290,34 +266,53 @@ class RunningNode:
         for way in (self._tunnel, self._router):
             if way is not None and self._listening is not None:
                 way.start(self._listening.port)
-        ground = FollowedGround(follower, market.chain.chain_id)
-        execution_class, descriptor = self._class_of(follower)
-        engine = await self._load(follower, execution_class, descriptor)
-        made = self._context_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
-        self._context = made
-        self._context = context = await with_first_block(made)
-        await _warm_up(context)
-        await require_class(context.engine, execution_class)
-        if head_of(execution_class.name):
-            await require_head(context.engine, execution_class, self._model())
-        if context.engine.slice.end == context.engine.layers:
-            await asyncio.to_thread(require_imprints, execution_class, self._model)
+        execution_class, context = await self._with_engine(market, follower)
         service = self._parts.service(context, self._metrics)
         await service.start()
         self._hosting = SliceHosting(context, service)
         moving = Moving(context, self._hosting, market, self._key, self._configuration.auto.ask)
         self._resident = resident_of(self._configuration, context, moving, lambda: service.sessions, auto=self._auto)
-        self._court = make_court(
+        self._court = await self._court_of(market, follower, context, execution_class)
+        self._tasks = self._all_duties(market, follower, context)
+        self._service = service
+        self._say_ready(follower, context)
+        assert self._direct is not None
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._direct.run(context, service), name="direct mode")
+            jobs.create_task(alone.watch(), name="looking for a copy of this node")
+            jobs.create_task(watch_weights(self._configuration, self._engine_start.stamps), name="watching the weights")
+            jobs.create_task(watch_card(context.engine), name="watching the graphics card")
+            for task in self._tasks:
+                jobs.create_task(task.run(), name=task.name)
+
+    async def _with_engine(self, market: Market, follower: MarketFollower) -> tuple[ExecutionClass, NodeContext]:
+        """The class that this node serves, and the engine of it that was proved, with the node's records."""
+        ground = FollowedGround(follower, market.chain.chain_id)
+        execution_class, descriptor = self._engine_start.class_in(follower.state)
+        party = follower.state.parties.get(self._key.address)
+        engine = await self._engine_start.load(party, execution_class, descriptor)
+        made = self._context_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
+        self._context = made
+        self._context = context = await with_first_block(made)
+        await self._engine_start.prove(context, execution_class)
+        return execution_class, context
+
+    async def _court_of(
+        self, market: Market, follower: MarketFollower, context: NodeContext, execution_class: ExecutionClass
+    ) -> NodeCourt:
+        """What this node says and judges in court."""
+        return make_court(
             context,
             FollowedDeployment(market, follower, self._key, await self._disputes(market, follower, execution_class)),
             self._configuration.folder / "court",
             self._case_context,
             most_bond=self._configuration.most_bond,
             accuse_wei=self._configuration.accuse_wei,
-            model=self._model,
+            model=self._engine_start.model,
         )
-        self._tasks = self._all_duties(market, follower, context)
-        self._service = service
+
+    def _say_ready(self, follower: MarketFollower, context: NodeContext) -> None:
+        """All that stays for good is there: show it, and look through it for garbage no more."""
         self._metrics.follow_slice(lambda: context.engine.slice)
         engine = context.engine
         if isinstance(engine, WholeEngine):
@@ -327,14 +322,6 @@ class RunningNode:
         log.info("ready: layers %s", text_of(context.engine.slice))
         for reason in self._reasons(follower):
             log.warning("no work will come: %s", reason)
-        assert self._direct is not None
-        async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(self._direct.run(context, service), name="direct mode")
-            jobs.create_task(alone.watch(), name="looking for a copy of this node")
-            jobs.create_task(watch_weights(self._configuration, self._stamps), name="watching the weights")
-            jobs.create_task(watch_card(context.engine), name="watching the graphics card")
-            for task in self._tasks:
-                jobs.create_task(task.run(), name=task.name)
 
     def _all_duties(self, market: Market, follower: MarketFollower, context: NodeContext) -> tuple[Duty, ...]:
         """What this node does for as long as it runs."""
@@ -414,34 +401,8 @@ class RunningNode:
         if layers_of(execution_class.name) is None:
             return None
         assert self._context is not None
-        await require_rows(self._context.engine, execution_class, self._model())
+        await require_rows(self._context.engine, execution_class, self._engine_start.model())
         return await find_disputes(self._configuration.rpc, market, follower, self._key)
-
-    def _model(self) -> ModelFolder:
-        return find_model(self._configuration.folder, self._configuration.model)
-
-    def _class_of(self, follower: MarketFollower) -> tuple[ExecutionClass, ModelDescriptor]:
-        wanted = self._configuration.execution_class
-        try:
-            return class_of(follower.state, wanted)
-        except InvalidOrder as error:
-            shown = "0x" + wanted.hex()
-            raise ModelError(
-                "the execution class is not registered", shown, "Register it: `troth model register`."
-            ) from error
-
-    async def _load(
-        self, follower: MarketFollower, execution_class: ExecutionClass, descriptor: ModelDescriptor
-    ) -> Engine:
-        configuration = self._configuration
-        party = follower.state.parties.get(self._key.address)
-        if party is not None and party.hosted is not None and party.hosted != configuration.slice:
-            log.warning("on chain this node hosts %s, not what node.toml says: loading that", party.hosted)
-            configuration = replace(configuration, slice=party.hosted)
-        self._stamps = await asyncio.to_thread(stamps_before, configuration)
-        return await asyncio.to_thread(
-            self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
-        )
 
     def _context_of(
         self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
@@ -484,17 +445,3 @@ def _standing(operator: Address, party: Party | None) -> list[str]:
     if party.exit_block:
         return [f"deregistered, stake is bound until block {party.exit_block}"]
     return []
-
-
-async def _warm_up(context: NodeContext) -> None:
-    """A few positions through every layer: the first call of a process is many times slower than the next ones."""
-    engine = context.engine
-    tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
-    inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
-    rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
-    for position in range(1, WARM_UP_POSITIONS):
-        computed = await engine.forward(WARM_UP, engine.slice, position, inputs)
-        context.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
-    if engine.slice.end == engine.layers:
-        await engine.logits(rows)
-    await engine.forget(WARM_UP)

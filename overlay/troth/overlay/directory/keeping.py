@@ -6,16 +6,14 @@ lasts. It is as trusted as the configuration beside it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from troth.chain.new_files import replace_file
 from troth.overlay.directory.descriptors import require_own_signature
 from troth.overlay.directory.errors import DescriptorRefused, ListRefused, ListRolledBack
 from troth.overlay.directory.listing import CommitteeMembership, ListedDestination, Listing
@@ -105,7 +103,8 @@ class DirectoryKeeper:
         members = [_Member(one.operator, one.tls_key_hash, one.endpoint) for one in self.membership.members]
         file = _DirectoryFile(VERSION, domain.chain_id, domain.contract, members, encode_signed(self.signed))
         try:
-            _replace(self._path, msgspec.msgpack.encode(file))
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(self._path, msgspec.msgpack.encode(file))
         except OSError as error:
             log.warning("the list could not be kept: %s", error)
 
@@ -123,19 +122,3 @@ def _own_words(listing: Listing, domain: Domain) -> Listing:
 
     destinations = tuple(filter(is_own, listing.destinations))
     return Listing(listing.valid_after, listing.valid_until, listing.relays, destinations)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside and rename, so that a kill leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise

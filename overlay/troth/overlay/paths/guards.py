@@ -20,6 +20,7 @@ from random import Random, SystemRandom
 
 import msgspec
 
+from troth.chain.new_files import replace_file
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.choice import Crowd, RelaysInUse, network_of, operator_of
@@ -139,15 +140,8 @@ def _wrong(state: GuardState) -> str:
 
 def save_guards(path: Path, state: GuardState) -> None:
     """Replace the file, whose lock the caller holds; raises GuardsUnusable, and the old one stays."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        staging.unlink(missing_ok=True)
-        descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(state), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        staging.replace(path)
+        replace_file(path, msgspec.json.format(msgspec.json.encode(state), indent=1))
     except OSError as error:
         raise _unwritable(error) from error
 

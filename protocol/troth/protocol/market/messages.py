@@ -173,7 +173,12 @@ def tab_id(tab: Tab) -> Hash32:
 
 def results_hash(results: Sequence[Result]) -> Hash32:
     """keccak256 over the struct hashes of all results, in order of segments: what a Draw names."""
-    return Hash32(keccak256(b"".join(typed_data.struct_hash(result) for result in results)))
+    return results_hash_of([typed_data.struct_hash(result) for result in results])
+
+
+def results_hash_of(hashes: Sequence[Hash32]) -> Hash32:
+    """The same of results whose struct hashes are known."""
+    return Hash32(keccak256(b"".join(hashes)))
 
 
 def nodes_hash(nodes: Sequence[Address]) -> Hash32:

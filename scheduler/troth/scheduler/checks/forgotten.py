@@ -122,20 +122,28 @@ async def _results(context: SchedulerContext, state: SummonsState) -> tuple[Sign
     answers = [one for one in await asyncio.gather(*asked) if one is not None]
     # Members that were not admitted may sign results of their own: the draw's hash says which are meant.
     shown = [[one for one in answers if _is_about(one.message, state.order, segment)] for segment in range(len(groups))]
-
-    def meant() -> tuple[Signed[Result], ...] | None:
-        tried = islice(product(*shown), MOST_TRIED)
-        return next((some for some in tried if _named(some) == state.results), None)
-
-    return await asyncio.get_running_loop().run_in_executor(_SEARCHING, meant)
+    return await asyncio.get_running_loop().run_in_executor(_SEARCHING, _meant, shown, state.results)
 
 
 def _is_about(result: Result, order: Hash32, segment: int) -> bool:
     return (result.order, result.segment) == (order, segment)
 
 
-def _named(results: Sequence[Signed[Result]]) -> Hash32:
-    return messages.results_hash([one.message for one in results])
+def _meant(shown: Sequence[Sequence[Signed[Result]]], named: Hash32) -> tuple[Signed[Result], ...] | None:
+    """What the draw names: the choice of shown results, one for each segment, that hashes to it. In a thread."""
+    segments: list[dict[Hash32, Signed[Result]]] = [{} for _ in shown]
+    for by_hash, results in zip(segments, shown, strict=True):
+        for one in results:
+            by_hash.setdefault(typed_data.struct_hash(one.message), one)
+    chosen = _chosen_results(tuple(map(tuple, segments)), named)
+    return None if chosen is None else tuple(some[one] for some, one in zip(segments, chosen, strict=True))
+
+
+@lru_cache(maxsize=1 << 8)
+def _chosen_results(hashes: tuple[tuple[Hash32, ...], ...], named: Hash32) -> tuple[Hash32, ...] | None:
+    """Remembered, as ``_chosen``: what is shown again at the next look is mostly the same."""
+    tried = islice(product(*hashes), MOST_TRIED)
+    return next((some for some in tried if messages.results_hash_of(some) == named), None)
 
 
 def _verifiers(context: SchedulerContext, record: SummonsRecord, results: Sequence[Signed[Result]]) -> DrawnSeats:
