@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
+from starlette.background import BackgroundTask
 from support.waiting import eventually
 
 from troth.transport import https
@@ -31,7 +32,7 @@ class Served:
     def __init__(self, server: TlsServer, identity: TlsIdentity) -> None:
         self.server, self.identity = server, identity
         self.url = f"https://127.0.0.1:{server.port}"
-        self.working, self.go_on = asyncio.Event(), asyncio.Event()
+        self.working, self.go_on, self.written = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def has(self, connection: ssl.SSLSocket) -> bool:
         """Whether the server still has its end of a connection."""
@@ -85,6 +86,10 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         async def body(request: Request) -> str:
             return str(len(await request.body()))
 
+        @app.get("/whole")
+        async def whole() -> Response:
+            return Response(PIECES * PIECE * 4, background=BackgroundTask(made.written.set))
+
         @app.get("/stream")
         async def stream() -> StreamingResponse:
             return StreamingResponse(pieces())
@@ -102,8 +107,8 @@ def get(path: str) -> bytes:
 
 
 @contextmanager
-def read_slowly(connection: ssl.SSLSocket) -> Iterator[list[int]]:
-    """What a peer reads, in 60 steps a second; the sizes."""
+def read_slowly(connection: ssl.SSLSocket, steps: int = 1) -> Iterator[list[int]]:
+    """What a peer reads, in 60 times so many steps a second; the sizes."""
     sizes = list[int]()
 
     async def read() -> None:
@@ -111,7 +116,7 @@ def read_slowly(connection: ssl.SSLSocket) -> Iterator[list[int]]:
         while True:
             await asyncio.sleep(0.016)
             try:
-                sizes.append(len(connection.recv(1 << 14)))
+                sizes.extend(len(connection.recv(1 << 14)) for _ in range(steps))
             except ssl.SSLWantReadError:
                 continue
 
@@ -141,6 +146,17 @@ async def test_who_reads_slowly_is_answered_to_the_end(served: Served, monkeypat
     with closing(connection), read_slowly(connection) as sizes:
         await eventually(lambda: sum(sizes) > PIECES * len(PIECE), 20.0)
         assert served.has(connection)
+
+
+@pytest.mark.slow
+async def test_a_long_answer_is_written_as_it_is_read(served: Served) -> None:
+    """Else it lay in memory for each reader, and TLS had half a minute to send it when the connection is closed."""
+    connection = await asyncio.to_thread(served.connect, get("/whole"))
+    with closing(connection), read_slowly(connection, 4) as sizes:
+        await eventually(lambda: sum(sizes) > PIECES * len(PIECE) / 4, 20.0)
+        assert not served.written.is_set()
+        await eventually(served.written.is_set, 60.0)
+        assert sum(sizes) > PIECES * len(PIECE)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 uvicorn waits for ever for a request's first line and headers, and for whoever reads nothing of its answers, from as
 many peers as there are file descriptors. Here a connection that is not being answered has a few seconds to ask
-something, answers are read within a minute, and one host has a share of all connections. Where many hosts hold all of
-them, the oldest that waits for its peer gives way.
+something, and a minute to read each half megabyte of an answer; and one host has a share of all connections. Where many
+hosts hold all of them, the oldest that waits for its peer gives way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import h11
 import httpx
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable
@@ -28,6 +29,8 @@ HEADER_SECONDS = 15.0
 """For the request line and all headers; longer than any honest peer's pause between two packets."""
 UNREAD_SECONDS = 60.0
 """For a peer to read what fills its connection's buffers, about half a megabyte: longer than a slow line takes."""
+PIECE_BYTES = 64 * 1024
+"""Of a long answer, written at a time."""
 CONNECTIONS = 1024
 CONNECTIONS_PER_HOST = 128
 WAITING_BEHIND_TUNNEL = 16
@@ -85,6 +88,29 @@ def naming_errors(endpoint: str) -> Iterator[None]:
         if wrong_key is not None:
             raise wrong_key from error
         raise ChannelUnavailable(f"{endpoint} cannot be reached", error) from error
+
+
+def in_pieces(app: ASGI3Application) -> ASGI3Application:
+    """The same application, whose long answers leave piece by piece as they are read.
+
+    Written at once, a model's tokenizer would lie in memory for each reader. On a slow line it would be cut off: TLS
+    has half a minute to send what is left when a connection is closed.
+    """
+
+    async def answer(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        async def send_pieces(message: ASGISendEvent) -> None:
+            if message["type"] != "http.response.body" or len(message["body"]) <= PIECE_BYTES:
+                await send(message)
+                return
+            body, more = message["body"], message.get("more_body", False)
+            for start in range(0, len(body), PIECE_BYTES):
+                end = start + PIECE_BYTES
+                piece: Any = {**message, "body": body[start:end], "more_body": more or end < len(body)}
+                await send(piece)
+
+        await app(scope, receive, send_pieces)
+
+    return answer
 
 
 class BoundedHttp(H11Protocol):

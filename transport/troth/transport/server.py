@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
@@ -24,7 +25,14 @@ from troth.transport.alone import ENDING
 from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
-from troth.transport.https import CONNECTIONS, CONNECTIONS_PER_HOST, WAITING_BEHIND_TUNNEL, BoundedHttp, TunnelledHttp
+from troth.transport.https import (
+    CONNECTIONS,
+    CONNECTIONS_PER_HOST,
+    WAITING_BEHIND_TUNNEL,
+    BoundedHttp,
+    TunnelledHttp,
+    in_pieces,
+)
 from troth.transport.identity import TlsIdentity
 from troth.transport.listener import Admits, TlsListener, listening_socket
 from troth.transport.shared_port import SharedPort
@@ -306,7 +314,7 @@ def _configuration(
         return made
 
     return _Quiet(
-        app,
+        in_pieces(cast("ASGI3Application", app)),
         ws=_WebSocket,
         ws_max_size=limits.frame + OVERHEAD,
         ws_per_message_deflate=False,
