@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +16,14 @@ from support.order_network import Network, Ordered, build
 from support.tabs_stage import PARAMETERS
 
 from troth.cases.keeping import last_block
+from troth.chain.errors import ChainUnavailable
 from troth.chain.records import Fees
 from troth.node.earning import redeeming, view
 from troth.node.earning.policy import EarningPolicy
 from troth.node.earning.redeeming import RedeemableVoucher
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.rejections import Rejection
+from troth.node.orders.running import _at_new_blocks
 from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState
@@ -170,3 +174,30 @@ async def test_a_scheduler_that_does_not_pay_is_named_as_why_no_more_work_comes(
     assert later["why"] == [line]
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, price)
     assert view.earnings(books, node.context.ledger(), node.now, EarningPolicy(unpaid=room - 1))["why"] == []
+
+
+async def test_a_node_redeems_once_for_each_block_and_again_where_that_failed() -> None:
+    follower: Any = SimpleNamespace(block=7)
+    stepped, noted = list[int](), list[int]()
+
+    async def step() -> None:
+        stepped.append(follower.block)
+        if len(stepped) == 1:
+            raise ChainUnavailable(
+                "The chain node cannot be reached", "http://127.0.0.1:9", "Check that the node runs."
+            )
+
+    async def write(work: Callable[[], None]) -> None:
+        work()
+
+    words = SimpleNamespace(note_block=noted.append)
+    context: Any = SimpleNamespace(write=write, stores=SimpleNamespace(words=words))
+    keeper: Any = SimpleNamespace(step=step)
+    turn = _at_new_blocks(follower, context, keeper)
+    with pytest.raises(ChainUnavailable):
+        await turn()
+    assert not noted
+    for block in (7, 7, 8, 8):
+        follower.block = block
+        await turn()
+    assert (stepped, noted) == ([7, 7, 8], [7, 8])

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -336,7 +337,25 @@ class RunningNode:
             # Beside the follower's own loop: this one shows its age where that hangs.
             await follower.catch_up()
 
-        keeper = EarningKeeper(
+        keeper = self._keeper(market, context, reached)
+        court = self._court
+        duties = NodeDuties(context, market, self._key, court.bringer, reached, disputes=court.disputes_over)
+        self._money.follow(context, keeper, duties)
+        return (
+            Duty("following the chain", follow, every=5.0),
+            Duty("answering summons", duties.answer_summons),
+            Duty("redeeming and claiming", _at_new_blocks(follower, context, keeper)),
+            Duty("handing rejections on", duties.hand_on),
+            Duty("holding layers", self._hosting.step, every=1.0),
+            Duty("reporting to schedulers", self._resident.run, stale_after=float("inf")),
+            Duty("freeing old traces", duties.free, every=60.0, stale_after=3600.0),
+            *self._court.tasks(),
+            *self._contributing(market, follower),
+        )
+
+    def _keeper(self, market: Market, context: NodeContext, reached: Callable[[int], Awaitable[None]]) -> EarningKeeper:
+        """What redeems and claims this node's pay."""
+        return EarningKeeper(
             EarningContext(
                 market,
                 self._key,
@@ -348,30 +367,6 @@ class RunningNode:
                 reached,
                 context.clock,
             )
-        )
-        seen = -1
-
-        async def at_new_blocks() -> None:
-            nonlocal seen
-            block = follower.block
-            if block != seen:
-                await keeper.step()
-                await context.write(lambda: context.stores.words.note_block(block))
-                seen = block
-
-        court = self._court
-        duties = NodeDuties(context, market, self._key, court.bringer, reached, disputes=court.disputes_over)
-        self._money.follow(context, keeper, duties)
-        return (
-            Duty("following the chain", follow, every=5.0),
-            Duty("answering summons", duties.answer_summons),
-            Duty("redeeming and claiming", at_new_blocks),
-            Duty("handing rejections on", duties.hand_on),
-            Duty("holding layers", self._hosting.step, every=1.0),
-            Duty("reporting to schedulers", self._resident.run, stale_after=float("inf")),
-            Duty("freeing old traces", duties.free, every=60.0, stale_after=3600.0),
-            *self._court.tasks(),
-            *self._contributing(market, follower),
         )
 
     def _contributing(self, market: Market, follower: MarketFollower) -> tuple[Duty, ...]:
@@ -445,3 +440,20 @@ def _standing(operator: Address, party: Party | None) -> list[str]:
     if party.exit_block:
         return [f"deregistered, stake is bound until block {party.exit_block}"]
     return []
+
+
+def _at_new_blocks(
+    follower: MarketFollower, context: NodeContext, keeper: EarningKeeper
+) -> Callable[[], Awaitable[None]]:
+    """Redeems and claims once for each block."""
+    seen = -1
+
+    async def turn() -> None:
+        nonlocal seen
+        block = follower.block
+        if block != seen:
+            await keeper.step()
+            await context.write(lambda: context.stores.words.note_block(block))
+            seen = block
+
+    return turn
