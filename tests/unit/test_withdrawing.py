@@ -22,6 +22,21 @@ def test_stake_is_paid_after_the_exit_block_and_credit_always(block: int, amount
     assert told["bound_until_block"] == (None if block > 100 else 100)
 
 
+def test_what_open_cases_hold_keeps_no_credit_back() -> None:
+    """The Registry frees no stake of which a case holds a part; asked for it, the chain refused credit, too."""
+    found = Withdrawable(credit=3, stake=ETHER, exit_block=100, block=101, locked=1)
+    assert not found.is_stake_free
+    assert found.amount == 3
+    found.require_some(COIN, "troth node")
+    told = found.told()
+    assert (told["bound_units"], told["locked_units"]) == (str(ETHER), "1")
+    standing, todo = found.departure("troth node")
+    assert "open cases hold part of it" in standing
+    assert "Serve on until they are over" in todo
+    with pytest.raises(NothingFree, match="of which open cases hold 1 wei"):
+        Withdrawable(0, ETHER, 100, 101, 1).require_some(COIN, "troth node")
+
+
 @pytest.mark.parametrize(
     ("stake", "exit_block", "said", "remedy"),
     [

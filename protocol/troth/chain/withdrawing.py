@@ -25,17 +25,19 @@ class Withdrawable:
         stake: what answers for it.
         exit_block: after which the stake is free; 0 as long as it has not left.
         block: the newest one.
+        locked: how much of the stake open cases hold; while they hold any, none of it is free.
     """
 
     credit: int
     stake: int
     exit_block: int
     block: int
+    locked: int = 0
 
     @property
     def is_stake_free(self) -> bool:
         """Whether there is stake that nothing binds any more."""
-        return bool(self.stake and self.exit_block and self.block > self.exit_block)
+        return bool(self.stake and self.exit_block and self.block > self.exit_block and not self.locked)
 
     @property
     def amount(self) -> int:
@@ -50,6 +52,7 @@ class Withdrawable:
             "credit_units": str(self.credit),
             "stake_units": str(self.stake if self.is_stake_free else 0),
             "bound_units": str(self.stake if is_bound else 0),
+            "locked_units": str(self.locked),
             "bound_until_block": self.exit_block or None if is_bound else None,
         }
 
@@ -66,6 +69,9 @@ class Withdrawable:
         if self.block <= self.exit_block:
             standing = f"leaving; the stake is free after block {self.exit_block}, and it is {self.block}"
             return standing, f"Serve on until then, and run `{command} withdraw --broadcast`."
+        if self.locked:
+            standing = f"left; its stake is bound beyond block {self.exit_block}, since open cases hold part of it"
+            return standing, f"Serve on until they are over, and run `{command} withdraw --broadcast`."
         if self.stake:
             return f"left; its stake is free since block {self.exit_block}", f"Run `{command} withdraw --broadcast`."
         again = f"An operator registers once: to serve again, set up another with `{command} init --home FOLDER`."
@@ -83,6 +89,9 @@ class Withdrawable:
         if not self.exit_block:
             leaves = f"`{command} exit --broadcast` starts the time after which the stake is free; {redeems}."
             raise NothingFree(what, f"{held}, which is bound until this operator leaves", leaves)
+        if self.block > self.exit_block:
+            value = f"{held}, of which open cases hold {asset.show(self.locked)}"
+            raise NothingFree(what, value, f"Serve on, and repeat it when they are over; {redeems}.")
         value = f"{held}, which is bound until block {self.exit_block}; it is block {self.block}"
         raise NothingFree(what, value, f"Repeat it after block {self.exit_block}; {redeems}.")
 
@@ -91,9 +100,9 @@ async def withdrawable(market: Market, operator: Address) -> Withdrawable:
     """Credit, stake and exit block of an operator."""
     wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
     _, _, exit_block = await market.read(wanted)
-    stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
+    stake, locked = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
     pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
-    return Withdrawable(await market.read(pot), stake, exit_block, await market.chain.block_number())
+    return Withdrawable(await market.read(pot), stake, exit_block, await market.chain.block_number(), locked)
 
 
 def gas_warning(told: Mapping[str, Any], amount: int, asset: Asset) -> dict[str, str]:

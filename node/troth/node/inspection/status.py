@@ -257,7 +257,8 @@ def _on_chain(seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
     standing, fix = seen.role.name.lower(), "Run `troth node register --broadcast`."
     if seen.exit_block:
-        standing, fix = Withdrawable(seen.credit, seen.stake, seen.exit_block, seen.block).departure("troth node")
+        pots = Withdrawable(seen.credit, seen.stake, seen.exit_block, seen.block, seen.locked)
+        standing, fix = pots.departure("troth node")
     return [
         HealthFinding(
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.tokens import asset_of
-from troth.chain.withdrawing import Withdrawable
+from troth.chain.withdrawing import withdrawable
 from troth.protocol.amounts import COIN
 from troth.protocol.market import views
 from troth.protocol.market.types import PotKind, Role
@@ -45,7 +45,7 @@ async def examine(folder: Path) -> list[HealthFinding]:
             findings += [HealthFinding("chain", True, f"block {looked.block}", ""), await _clock(looked)]
             findings += [
                 *_classes(looked),
-                _registered(looked),
+                await _registered(looked),
                 await _stake(looked),
                 _endpoint(looked),
                 await _gas(looked),
@@ -104,18 +104,14 @@ def _classes(looked: DeploymentStatus) -> list[HealthFinding]:
     return [HealthFinding("class", True, f"{len(served)} served, as registered", "")]
 
 
-def _registered(looked: DeploymentStatus) -> HealthFinding:
+async def _registered(looked: DeploymentStatus) -> HealthFinding:
     party = looked.state.parties.get(looked.operator)
     if party is None or party.role is not Role.SCHEDULER:
         return HealthFinding("role", False, "not registered as a scheduler", REGISTER)
     if not party.exit_block:
         return HealthFinding("role", True, "scheduler", "")
-    return HealthFinding("role", False, *_pots(looked, party.exit_block).departure("troth scheduler"))
-
-
-def _pots(looked: DeploymentStatus, exit_block: int) -> Withdrawable:
-    state, me = looked.state, looked.operator
-    return Withdrawable(state.pot(PotKind.CREDIT, me), state.pot(PotKind.STAKE, me), exit_block, looked.block)
+    found = await withdrawable(looked.market, looked.operator)
+    return HealthFinding("role", False, *found.departure("troth scheduler"))
 
 
 async def _stake(looked: DeploymentStatus) -> HealthFinding:
@@ -126,7 +122,7 @@ async def _stake(looked: DeploymentStatus) -> HealthFinding:
     if party is None or party.role is not Role.SCHEDULER:
         fix = REGISTER
     elif party.exit_block:
-        fix = _pots(looked, party.exit_block).departure("troth scheduler")[1]
+        _, fix = (await withdrawable(looked.market, looked.operator)).departure("troth scheduler")
     return HealthFinding("stake", held >= needed, f"{asset.show(held)}, at least {asset.show(needed)} are needed", fix)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from troth.chain.keystore import Key, address_in, load_account, read_password
 from troth.chain.sending import Told, TransactionSender, carry_out, carry_out_all, carry_out_paying
 from troth.chain.tokens import asset_of, described
-from troth.chain.withdrawing import Withdrawable, gas_warning, withdrawable
+from troth.chain.withdrawing import gas_warning, withdrawable
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -93,9 +93,7 @@ async def withdraw_of_market(folder: Path, password_file: Path | None, *, broadc
     async with looking(folder) as looked:
         contracts, me = looked.market.contracts, looked.operator
         calls = [build(contracts, Part.BANK, "withdraw", me)]
-        party = looked.state.parties.get(me)
-        stake, credit = looked.state.pot(PotKind.STAKE, me), looked.state.pot(PotKind.CREDIT, me)
-        found = Withdrawable(credit, stake, 0 if party is None else party.exit_block, looked.block)
+        found = await withdrawable(looked.market, me)
         asset = await asset_of(looked.market)
         found.require_some(asset, "troth scheduler")
         if found.is_stake_free:
