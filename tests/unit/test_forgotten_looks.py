@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.summons_duty import worked_off
-from support.tab_scene import called, history_of
+from support.tab_scene import CLIENT_TAB, called, history_of
 from unit.test_lost_scheduler import Scene, look, summons
 
 from troth.protocol.market import messages
@@ -113,6 +113,19 @@ async def test_a_lost_order_is_looked_for_ever_less_often_while_its_summons_is_n
     assert pauses[4:] == pytest.approx([16] * len(pauses[4:]), abs=0.11)
     assert len(pauses) > 5
     assert caplog.text.count("is not in the journal") == 1
+
+
+async def test_what_happened_on_chain_to_a_lost_order_is_seen_to_at_once(scene: Scene) -> None:
+    """A node's word, or its silence, begins another window: its first seconds are not waited away."""
+    asked = await scene.send(scene.asked(check_rate=250_000))
+    event = summons(scene, asked, SummonsKind.CHECK)
+    duty, state = SummonsDuty(scene.orders, lambda: 0.0), event.state
+    name = Hash32(b"\x01" * 32)
+    assert [duty._is_due(name, state) for _ in range(2)] == [True, False]
+    passed = replace(state, passed_to=CLIENT_TAB.payee, deadline=state.deadline + 10)
+    assert [duty._is_due(name, passed) for _ in range(2)] == [True, True]
+    responded = replace(state, deadline=state.deadline + 20)
+    assert [duty._is_due(name, responded) for _ in range(2)] == [True, False]
 
 
 async def test_searches_leave_the_threads_of_the_books_free(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,15 @@ class _LiveSummons:
         return self.record.state
 
 
+@dataclass(frozen=True, slots=True)
+class _LostOrder:
+    """Until which block there is something to do, when it is looked for next, and how long that was waited for."""
+
+    deadline: int
+    next_look: float
+    pause: float
+
+
 class SummonsDuty:
     """Looks at every live summons again and again; each is worked on once at a time."""
 
@@ -64,8 +73,8 @@ class SummonsDuty:
         self._orders = orders
         self._clock = clock
         self._working: dict[Hash32, asyncio.Task[None]] = {}
-        self._lost: dict[Hash32, tuple[float, float]] = {}
-        """By summons for an order that the records lost: the next look's time, and the pause after that."""
+        self._lost: dict[Hash32, _LostOrder] = {}
+        """By summons whose order the records lost."""
 
     @property
     def _context(self) -> SchedulerContext:
@@ -74,26 +83,29 @@ class SummonsDuty:
     async def look(self) -> None:
         """Begin to answer whatever is asked."""
         me, state = self._context.operator.address, self._context.ledger.state
-        self._lost = {name: due for name, due in self._lost.items() if name in state.summons}
+        self._lost = {name: lost for name, lost in self._lost.items() if name in state.summons}
         for summons_id, record in state.summons.items():
             if record.state.scheduler != me or record.answered is not None or summons_id in self._working:
                 continue
             history = self._context.store.get(record.state.order)
-            if history is None and not self._is_due(summons_id, record.state.order):
+            if history is None and not self._is_due(summons_id, record.state):
                 continue
             task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, history)))
             self._working[summons_id] = task
             task.add_done_callback(partial(self._done, summons_id))
 
-    def _is_due(self, summons_id: Hash32, order: Hash32) -> bool:
-        """Whether a summons for a lost order is looked at now."""
-        now = self._clock()
-        at, pause = self._lost.get(summons_id, (now, 1.0))
-        if now < at:
-            return False
-        if summons_id not in self._lost:
-            log.error("summoned for order 0x%s, which is not in the journal", order.hex())
-        self._lost[summons_id] = now + pause, min(2 * pause, LONGEST_PAUSE)
+    def _is_due(self, summons_id: Hash32, state: SummonsState) -> bool:
+        """Whether a summons for a lost order is looked at now. One that a node is to answer asks no groups."""
+        now, lost = self._clock(), self._lost.get(summons_id)
+        if lost is None:
+            log.error("summoned for order 0x%s, which is not in the journal", state.order.hex())
+        if state.passed_to == NO_ADDRESS and lost is not None and lost.deadline == state.deadline:
+            if now < lost.next_look:
+                return False
+            pause = min(2 * lost.pause, LONGEST_PAUSE)
+        else:
+            pause = 1.0
+        self._lost[summons_id] = _LostOrder(state.deadline, now + pause, pause)
         return True
 
     def _done(self, summons_id: Hash32, _task: asyncio.Task[None]) -> None:
